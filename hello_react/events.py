@@ -1,0 +1,231 @@
+"""What a run says while it runs, and what is left of it at the end.
+
+`ReActAgent.stream` yields these in order; the printer, the trace and the notebook view only listen:
+
+    RunStarted
+    ( StepStarted  Token*  Reply  Thought?
+      then Action Observation, once a call  |  Finish  |  Malformed Observation )*
+    RunEnded                                     always the last; a Notice may stand anywhere
+
+`Action`, `Finish` and `Malformed` are the very objects that `parser.parse` returns, `Reply` is what the model
+client returns and `Observation` what a tool execution returns: one family, nothing wrapped twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Union
+
+from .parser import Action, Finish, Malformed
+
+Message = dict[str, Any]
+"""One chat message as servers read it: {"role": "user", "content": "..."}."""
+
+Status = Literal["finished", "best_effort", "max_steps", "malformed", "repeating", "timed_out", "interrupted", "failed"]
+
+
+@dataclass(frozen=True)
+class Usage:
+    """Tokens of one or several model calls; None means that the server did not say."""
+
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+
+    @property
+    def total_tokens(self) -> int | None:
+        if self.prompt_tokens is None or self.completion_tokens is None:
+            return None
+        return self.prompt_tokens + self.completion_tokens
+
+    @classmethod
+    def total(cls, parts: Iterable[Usage]) -> Usage:
+        """The sum; unknown as soon as one part is unknown (or there is none)."""
+        parts = list(parts)
+
+        def add(values: list[int | None]) -> int | None:
+            known = [value for value in values if value is not None]
+            return sum(known) if known and len(known) == len(values) else None
+
+        return cls(add([p.prompt_tokens for p in parts]), add([p.completion_tokens for p in parts]))
+
+
+@dataclass(frozen=True)
+class ToolCall:
+    """A native tool call of a model: its id, the tool's name and the arguments as the JSON text sent."""
+
+    id: str
+    name: str
+    arguments: str
+
+
+@dataclass(frozen=True)
+class Reply:
+    """One whole reply of a model.
+
+    Attributes:
+        text: the visible text, without thinking.
+        thinking: what a thinking model wrote apart ("" if nothing).
+        tool_calls: native tool calls, complete and in order.
+        usage: tokens, as far as the server said.
+        finish_reason: "stop", "length", "tool_calls" or what the server sent; "" if it said nothing.
+    """
+
+    text: str = ""
+    thinking: str = ""
+    tool_calls: tuple[ToolCall, ...] = ()
+    usage: Usage = Usage()
+    finish_reason: str = ""
+
+    @property
+    def cut(self) -> bool:
+        """Whether the token limit ended the reply in mid-text."""
+        return self.finish_reason == "length"
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True)
+class Observation:
+    """What came of one call.
+
+    Attributes:
+        text: what the model reads.
+        ok: False when the tool did not run or failed.
+        tool: the tool's name ("" when no tool was meant, as after an unreadable reply).
+        error: why `ok` is False: "unknown_tool", "bad_input", "raised", "timed_out", "refused", "malformed",
+            "not_run"; else "".
+        seconds: how long the tool ran.
+        value: what the tool returned, before it became text (None when it did not run).
+    """
+
+    text: str
+    ok: bool = True
+    tool: str = ""
+    error: str = ""
+    seconds: float = 0.0
+    value: Any = field(default=None, compare=False, repr=False)
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True)
+class RunStarted:
+    """A run begins: the question, the names of the tools, the step limit."""
+
+    question: str
+    tools: tuple[str, ...]
+    max_steps: int
+
+
+@dataclass(frozen=True)
+class StepStarted:
+    """A step begins: its number from 1, and the messages about to be sent."""
+
+    number: int
+    messages: tuple[Message, ...] = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Token:
+    """A piece of the reply as it arrives; `thinking` marks text that is not part of the reply itself."""
+
+    text: str
+    thinking: bool = False
+
+
+@dataclass(frozen=True)
+class Thought:
+    """The thought of this step."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Notice:
+    """Something the user should know: a retry, a shortened history, a server that cuts the prompt.
+
+    `restart` says that the tokens shown so far in this step are void: the reply begins anew.
+    """
+
+    text: str
+    restart: bool = False
+
+
+@dataclass(frozen=True)
+class Step:
+    """One finished step of a run.
+
+    Attributes:
+        number: from 1.
+        thought: the model's thought, or None.
+        calls: the actions of this step (one with the text agent; empty after an ending or an unreadable reply).
+        observations: one for each call, in order; the note to the model after an unreadable reply.
+        reply: the model's whole reply.
+        seconds: the step's time, model and tools together.
+    """
+
+    number: int
+    thought: str | None
+    calls: tuple[Action, ...]
+    observations: tuple[Observation, ...]
+    reply: Reply
+    seconds: float
+
+    @property
+    def usage(self) -> Usage:
+        return self.reply.usage
+
+
+@dataclass(frozen=True)
+class Result:
+    """How a run ended.
+
+    Attributes:
+        question: what was asked.
+        answer: the answer, or None when there is none.
+        status: "finished"; "best_effort" (an answer asked for at the step limit); else why there is no answer:
+            "max_steps", "malformed", "repeating", "timed_out", "interrupted", "failed".
+        reason: the status in one sentence for a person.
+        steps: what happened, step by step.
+        usage: tokens of all steps; unknown (None) as soon as one step is.
+        seconds: wall time of the run.
+        last_text: the model's last reply as it came; the only trace of an answer that never kept to the format.
+    """
+
+    question: str
+    answer: str | None
+    status: Status
+    reason: str
+    steps: tuple[Step, ...] = ()
+    seconds: float = 0.0
+    usage: Usage = Usage()
+    last_text: str = ""
+
+    @property
+    def sources(self) -> tuple[Observation, ...]:
+        """The observations of tools that ran and gave a result: what the answer can rest on."""
+        return tuple(seen for step in self.steps for seen in step.observations if seen.ok and seen.tool)
+
+    def __bool__(self) -> bool:
+        return self.status == "finished"
+
+    def __str__(self) -> str:
+        return self.answer if self.answer is not None else f"[{self.reason}]"
+
+
+@dataclass(frozen=True)
+class RunEnded:
+    """The last event of every run."""
+
+    result: Result
+
+
+Event = Union[
+    RunStarted, StepStarted, Token, Notice, Reply, Thought, Action, Finish, Malformed, Observation, RunEnded
+]
+"""Everything `ReActAgent.stream` may yield."""
+
+Messages = Sequence[Message]
