@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import re
+from itertools import accumulate, islice
 
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 # C0 and C1 controls but tab and newline, and the marks that reorder text on screen.
@@ -40,6 +41,78 @@ def estimate_tokens(text: str) -> int:
     """About how many tokens `text` takes: one for each Chinese, Japanese or Korean sign, else one per four bytes."""
     wide = len(_WIDE.findall(text))
     return wide + (len(text) - wide + 3) // 4
+
+
+_CLOSERS = {"[": "]", "(": ")）", "（": ")）", "{": "}", "【": "】", "［": "］"}
+_OPENERS = {"[": "[", "(": "(（", "（": "(（", "{": "{", "【": "【", "［": "［"}
+
+
+def closing_bracket(text: str, start: int) -> int | None:
+    """Where the bracket at `text[start]` is closed, or None.
+
+    Brackets are counted. Where that count ends inside a quoted string (`Search["what does ] mean"]`), or does not
+    end at all (`Python[s = "["]`), a second count that skips quoted strings is asked.
+    """
+    plain = _count(text, start)
+    if plain is not None and not _quote_open(text, start + 1, plain):
+        return plain
+    quoted = _count_outside_quotes(text, start)
+    return plain if quoted is None else quoted
+
+
+def _count(text: str, start: int) -> int | None:
+    openers, closers = _OPENERS[text[start]], _CLOSERS[text[start]]
+    signs = re.compile(f"[{re.escape(openers + closers)}]")
+    depth, position, block = 0, start, 64
+    while position < len(text):
+        # A block with fewer closing brackets than are open can't hold the end: it is counted, not walked through.
+        closing = sum(text.count(sign, position, position + block) for sign in closers)
+        opening = sum(text.count(sign, position, position + block) for sign in openers)
+        if closing >= depth:
+            found = signs.findall(text, position, position + block)
+            depths = list(accumulate((1 if sign in openers else -1 for sign in found), initial=depth))[1:]
+            if 0 in depths:
+                return next(islice(signs.finditer(text, position), depths.index(0), None)).start()
+        depth += opening - closing
+        position, block = position + block, min(2 * block, 4096)
+    return None
+
+
+_QUOTE_SIGNS = re.compile(r"\\.|\n|\"|(?<!\w)'|'(?!\w)|[][(){}（）【】［］]", re.DOTALL)
+
+
+def _count_outside_quotes(text: str, start: int) -> int | None:
+    openers, closers = _OPENERS[text[start]], _CLOSERS[text[start]]
+    depth, quote = 0, ""
+    end = start + 100_000  # a string literal further on than this belongs to no call
+    if '"' not in text[start:end] and "'" not in text[start:end]:
+        return None
+    for match in _QUOTE_SIGNS.finditer(text, start, end):
+        sign = match[0]
+        if quote:
+            if sign == "\n":
+                return None  # a quote that its line does not close is no string: this count can't be trusted
+            quote = "" if sign == quote else quote
+        elif sign in ('"', "'"):
+            quote = sign
+        elif sign in openers:
+            depth += 1
+        elif sign in closers:
+            depth -= 1
+            if depth == 0:
+                return match.start()
+    return None
+
+
+def _quote_open(text: str, start: int, end: int) -> bool:
+    quote = ""
+    for match in _QUOTE_SIGNS.finditer(text, start, end):
+        sign = match[0]
+        if sign == "\n":
+            quote = ""
+        elif sign in ('"', "'"):
+            quote = "" if sign == quote else quote or sign
+    return bool(quote)
 
 
 def redact(text: str, secrets: tuple[str, ...]) -> str:
