@@ -8,8 +8,11 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
 import re
 from itertools import accumulate, islice
+from typing import Any
 
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 # C0 and C1 controls but tab and newline, and the marks that reorder text on screen.
@@ -104,9 +107,12 @@ def _count_outside_quotes(text: str, start: int) -> int | None:
     return None
 
 
+_QUOTES = re.compile(r"\\.|\n|\"|(?<!\w)'|'(?!\w)", re.DOTALL)
+
+
 def _quote_open(text: str, start: int, end: int) -> bool:
     quote = ""
-    for match in _QUOTE_SIGNS.finditer(text, start, end):
+    for match in _QUOTES.finditer(text, start, end):
         sign = match[0]
         if sign == "\n":
             quote = ""
@@ -115,9 +121,40 @@ def _quote_open(text: str, start: int, end: int) -> bool:
     return bool(quote)
 
 
-def redact(text: str, secrets: tuple[str, ...]) -> str:
-    """`text` with every one of `secrets` (keys) replaced by a mark; blank and very short ones are left out."""
+_KEY_LIKE = re.compile(
+    r"(?i)\b((?:api[_-]?key|appid|access[_-]?token|token|secret|password|key)[\"']?\s{0,2}[=:]\s{0,2}[\"']?)[^\s&\"',;)]{6,}"
+    r"|\b(bearer\s{1,2})[^\s\"',;)]{6,}|\b(sk-)[\w-]{6,}")
+
+
+def redact(text: str, secrets: tuple[str, ...] = ()) -> str:
+    """`text` with keys replaced by a mark: every one of `secrets`, and what is written like a key in a URL or header.
+
+    >>> redact("GET /search?q=Oslo&api_key=0123456789")
+    'GET /search?q=Oslo&api_key=[key]'
+    """
+    text = _KEY_LIKE.sub(lambda match: "".join(part or "" for part in match.groups()) + "[key]", text)
     for secret in secrets:
         if len(secret) >= 6:
             text = text.replace(secret, "[key]")
     return text
+
+
+def readable(value: Any) -> str:
+    """What a tool returned, as text for the model: text as it is, containers as JSON, None and "" in words."""
+    if value is None:
+        return "The tool gave no result."
+    if isinstance(value, bytes):
+        value = value.decode("utf-8", "replace")
+    if hasattr(value, "model_dump"):
+        value = value.model_dump()
+    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+        value = dataclasses.asdict(value)
+    if isinstance(value, (set, frozenset)):
+        value = list(value)
+    if isinstance(value, (dict, list, tuple)):
+        try:
+            return json.dumps(value, ensure_ascii=False, default=str)
+        except (TypeError, ValueError, RecursionError):  # keys that JSON has no form for, a container in itself
+            return str(value)
+    text = str(value)
+    return text if text.strip() else "The tool gave an empty text."

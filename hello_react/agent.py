@@ -1,0 +1,347 @@
+"""ReActAgent: the one while loop that runs an agent (chapter 05).
+
+In the paper's words (Yao et al., arXiv 2210.03629, section 2): the thought and the action of step t come from the
+model, (th_t, a_t) = π(q, (a_1, o_1), ..., (a_{t-1}, o_{t-1})); the observation comes from the tool, o_t = T(a_t).
+
+    >>> from hello_react import ScriptedLLM, ToolExecutor
+    >>> tools = ToolExecutor()
+    >>> tools.register_tool("Length", "Counts the letters of a word.", len)
+    >>> model = ScriptedLLM(["Thought: I count.\\nAction: Length[giraffe]", "Thought: Done.\\nAction: Finish[7]"])
+    >>> str(ReActAgent(model, tools).run("How long is 'giraffe'?", verbose=False))
+    '7'
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Callable, Generator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from . import llm
+from .background import iterate_in_thread
+from .errors import ContextLengthError, HelloReactError, ModelTimeoutError
+from .events import (Event, Message, Notice, Observation, Reply, Result, RunEnded, RunStarted, Status, Step,
+                     StepStarted, Thought, Usage)
+from .guards import REPEAT_NOTE, Deadline, History, Repeats, WindowWatch, whole_number
+from .parser import Action, Finish, Malformed, Turn, parse
+from .prompt import LAST_CALL, Prompt, render_step
+from .text import clip
+from .tools import ToolExecutor
+
+Approve = Callable[[Action], "bool | str"]
+CheckAnswer = Callable[[str], "bool | str | None"]
+
+REASONS: dict[Status, str] = {
+    "finished": "finished with an answer",
+    "best_effort": "the step limit was reached; this is the best answer so far",
+    "max_steps": "no answer within {max_steps} steps",
+    "malformed": "no answer: {max_malformed} replies in a row did not keep to the format",
+    "repeating": "no answer: the same call gave the same result three times",
+    "timed_out": "no answer within {time_limit} seconds",
+    "interrupted": "interrupted",
+    "failed": "no answer: {error}",
+}
+
+
+@dataclass
+class Run:
+    """All state of one run, so that one agent can serve many runs at a time."""
+
+    question: str
+    tools: ToolExecutor
+    history: History[Any]
+    deadline: Deadline
+    conversation: Any = None
+    began: float = field(default_factory=time.perf_counter)
+    steps: list[Step] = field(default_factory=list)
+    repeats: Repeats = field(default_factory=Repeats)
+    window: WindowWatch = field(default_factory=WindowWatch)
+    malformed: int = 0
+    most_repeats: int = 0
+    last_text: str = ""
+
+
+class ReActAgent:
+    """Thinks, acts and observes until it finishes or a limit ends the run.
+
+    Args:
+        llm_client: the model; anything with `think(messages, **options)`, see `llm`.
+        tool_executor: the tools.
+        max_steps: model calls at most; an unreadable reply counts too.
+        prompt: language, examples, instructions, template; see `Prompt`.
+        time_limit: seconds for a whole run; None for no limit.
+        max_malformed: unreadable replies in a row that end the run.
+        observation_limit: characters of a tool's result that the model reads.
+        history_budget: estimated tokens of steps in the prompt; over it the oldest are dropped.
+        approve: asked before each call; True runs it, False or words refuse it, and the model reads the words.
+        best_effort: at the step limit, ask once more for the best answer so far.
+        check_answer: asked before an answer is taken; None or True accept, False or words send the model back.
+
+    Raises:
+        ValueError: an option that can't be used.
+    """
+
+    def __init__(self, llm_client: Any, tool_executor: ToolExecutor, max_steps: int = 5, *,
+                 prompt: Prompt | None = None, time_limit: float | None = None, max_malformed: int = 3,
+                 observation_limit: int = 4_000, history_budget: int = 16_000, approve: Approve | None = None,
+                 best_effort: bool = False, check_answer: CheckAnswer | None = None) -> None:
+        if not callable(getattr(llm_client, "think", None)):
+            raise ValueError("llm_client needs a method think(messages), such as HelloAgentsLLM has")
+        if not isinstance(tool_executor, ToolExecutor):
+            raise ValueError(f"tool_executor must be a ToolExecutor, not {type(tool_executor).__name__}")
+        Deadline(time_limit)
+        self.llm, self.tools, self.prompt = llm_client, tool_executor, prompt or Prompt()
+        self.max_steps = whole_number("max_steps", max_steps, 1)
+        self.max_malformed = whole_number("max_malformed", max_malformed, 1)
+        self.observation_limit = whole_number("observation_limit", observation_limit, 1)
+        self.history_budget = whole_number("history_budget", history_budget, 1)
+        self.time_limit, self.best_effort = time_limit, best_effort
+        self.approve, self.check_answer = approve, check_answer
+
+    # --- the three ways to run it
+
+    def run(self, question: str, *, verbose: bool = True, conversation: Any = None,
+            on_event: Callable[[Event], None] | None = None) -> Result:
+        """Run to the end and return the result; steps are printed as they happen unless `verbose` is False.
+
+        Args:
+            question: what to answer.
+            verbose: print the run with `console.Printer`.
+            conversation: earlier turns, which the model reads; an answer is added to it.
+            on_event: called with each event, in place of the printer.
+
+        Raises:
+            ValueError: the question is empty. ModelError: the model's service failed; `error.result` holds what was
+            done until then.
+        """
+        if on_event is None and verbose:
+            from .console import Printer
+
+            on_event = Printer()
+        return drain(self.stream(question, conversation=conversation), on_event or (lambda event: None))
+
+    def stream(self, question: str, *, conversation: Any = None) -> Generator[Event, None, None]:
+        """The run as a generator of events; the last one is always `RunEnded`."""
+        if not isinstance(question, str) or not question.strip():
+            raise ValueError("The question is empty.")
+        history = History[Any](self.history_budget, self.entry_text, self.cut_entry)
+        run = Run(question, self.tools.for_run(), history, Deadline(self.time_limit), conversation)
+        return self._run(run)
+
+    async def arun(self, question: str, *, conversation: Any = None,
+                   on_event: Callable[[Event], None] | None = None) -> Result:
+        """`run` for asynchronous code: the same loop in a worker thread. Silent unless `on_event` is given."""
+        result: Result | None = None
+        async for event in self.astream(question, conversation=conversation):
+            if on_event:
+                on_event(event)
+            if isinstance(event, RunEnded):
+                result = event.result
+        assert result is not None
+        return result
+
+    def astream(self, question: str, *, conversation: Any = None) -> AsyncIterator[Event]:
+        """`stream` for asynchronous code."""
+        return iterate_in_thread(self.stream(question, conversation=conversation))
+
+    # --- the loop
+
+    def _run(self, run: Run) -> Generator[Event, None, None]:
+        yield RunStarted(run.question, run.tools.names, self.max_steps)
+        status: Status = "max_steps"
+        answer: str | None = None
+        failure: BaseException | None = None
+        try:
+            while len(run.steps) < self.max_steps and status == "max_steps":
+                if run.deadline.passed:
+                    status = "timed_out"
+                    break
+                began = time.perf_counter()
+                reply = yield from self._ask(run)
+                turn = self.read(reply, run)
+                if turn.thought:
+                    yield Thought(turn.thought)
+                calls: tuple[Action, ...] = ()
+                if isinstance(turn.move, Finish):
+                    yield turn.move
+                    observations = self._objections(turn.move.answer)
+                    if not observations:
+                        status, answer = "finished", turn.move.answer
+                elif isinstance(turn.move, Malformed):
+                    yield turn.move
+                    observations = (Observation(turn.move.note, ok=False, error="malformed"),)
+                else:
+                    calls = self.pick(turn)
+                    yield from calls
+                    observations = self._act(run, calls, turn)
+                yield from observations
+                run.malformed = run.malformed + 1 if isinstance(turn.move, Malformed) else 0
+                step = Step(len(run.steps) + 1, turn.thought, calls, observations, reply,
+                            time.perf_counter() - began)
+                run.steps.append(step)
+                if run.malformed == self.max_malformed:
+                    status = "malformed"
+                elif run.most_repeats >= 3:
+                    status = "repeating"
+                elif status == "max_steps" and run.history.add(self.render(step)):
+                    yield Notice("The history grew past its budget: the oldest steps are no longer sent.")
+            if status == "max_steps" and self.best_effort and not run.deadline.passed:
+                answer = yield from self._last_call(run)
+                status = "best_effort" if answer else status
+        except GeneratorExit:
+            raise
+        except BaseException as error:  # noqa: BLE001  whatever ends a run, its last event tells of it first
+            timed_out = isinstance(error, ModelTimeoutError) and run.deadline.passed
+            status = "timed_out" if timed_out else "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
+            failure = None if timed_out else error
+        result = self._result(run, status, answer, failure)
+        if run.conversation is not None and answer is not None:
+            run.conversation.add(run.question, answer)
+        yield RunEnded(result)
+        if failure is not None:
+            failure.result = result  # type: ignore[attr-defined]
+            raise failure
+
+    def _ask(self, run: Run, last_call: bool = False) -> Generator[Event, None, Reply]:
+        """One model call; a prompt that is too long for the model is shortened and sent once more."""
+        try:
+            return (yield from self._send(run, last_call))
+        except ContextLengthError:
+            if not run.history.shrink():
+                raise
+        yield Notice("The prompt was too long for the model: the oldest steps are left out.", restart=True)
+        return (yield from self._send(run, last_call))
+
+    def _send(self, run: Run, last_call: bool) -> Generator[Event, None, Reply]:
+        messages = self.messages(run)
+        if last_call:
+            messages = self.with_last_call(messages, run)
+        yield StepStarted(len(run.steps) + 1, tuple(messages))
+        reply: Reply | None = None
+        for part in llm.ask(self.llm, messages, timeout=run.deadline.left, **self.options(run)):
+            if isinstance(part, Reply):
+                reply = part
+            if run.deadline.passed and reply is None:
+                raise ModelTimeoutError(f"no whole reply within the run's {self.time_limit:g} seconds")
+            yield part
+        assert reply is not None
+        run.last_text = reply.text
+        warning = run.window.suspicion(sum(len(str(m.get("content") or "")) for m in messages), reply.usage.prompt_tokens)
+        if warning:
+            yield Notice(warning)
+        return reply
+
+    def _act(self, run: Run, calls: Sequence[Action], turn: Turn) -> tuple[Observation, ...]:
+        """Run the calls and return one observation for each."""
+        observations = []
+        for call, seen in zip(calls, self.execute(run, calls)):  # noqa: B905
+            count = run.repeats.seen(call.tool, call.input, seen.text)
+            run.most_repeats = max(run.most_repeats, count)
+            note = f"\n({REPEAT_NOTE})" if count > 1 else ""
+            observations.append(replace(seen, text=seen.text + note) if note else seen)
+        left = turn.rest[len(calls) - 1:]
+        if left:
+            note = ", ".join(f"{call.tool}[{clip(call.input, 60)}]" for call in left)
+            last = observations[-1]
+            observations[-1] = replace(last, text=f"{last.text}\n(Only the first action was run. Not run: {note}. "
+                                                  "Write one action at a time.)")
+        return tuple(observations)
+
+    def _call_tool(self, run: Run, call: Action) -> Observation:
+        verdict = self.approve(call) if self.approve else True
+        if verdict is not True:
+            words = f": {verdict}" if isinstance(verdict, str) and verdict.strip() else "."
+            return Observation(f"{call.tool} was not run: the user refused it{words}", False, call.tool, "refused")
+        return run.tools.execute(call.tool, call.input, timeout=run.deadline.left, limit=self.observation_limit)
+
+    def _objections(self, answer: str) -> tuple[Observation, ...]:
+        verdict = self.check_answer(answer) if self.check_answer else None
+        if verdict is None or verdict is True:
+            return ()
+        words = verdict if isinstance(verdict, str) else "it does not pass the check"
+        return (Observation(f"This answer was not accepted: {words}", ok=False, error="refused"),)
+
+    def _last_call(self, run: Run) -> Generator[Event, None, str | None]:
+        began = time.perf_counter()
+        reply = yield from self._ask(run, last_call=True)
+        turn = self.read(reply, run)
+        if turn.thought:
+            yield Thought(turn.thought)
+        yield turn.move
+        run.steps.append(Step(len(run.steps) + 1, turn.thought, (), (), reply, time.perf_counter() - began))
+        if isinstance(turn.move, Finish):
+            return turn.move.answer
+        unlabelled = isinstance(turn.move, Malformed) and turn.move.reason == "no_action" and not turn.thought
+        return reply.text.strip() if unlabelled and not reply.cut else None
+
+    def _result(self, run: Run, status: Status, answer: str | None, failure: BaseException | None) -> Result:
+        error = f"{failure}" if isinstance(failure, HelloReactError) else f"{type(failure).__name__}: {failure}"
+        reason = REASONS[status].format(max_steps=self.max_steps, max_malformed=self.max_malformed,
+                                        time_limit=self.time_limit, error=error)
+        return Result(run.question, answer, status, reason, tuple(run.steps), time.perf_counter() - run.began,
+                      Usage.total(step.usage for step in run.steps), run.last_text)
+
+    # --- what ToolCallingAgent does differently
+
+    def messages(self, run: Run) -> list[Message]:
+        """The messages of the next model call."""
+        left_out = f"[{run.history.dropped} earlier steps were left out]\n" if run.history.dropped else ""
+        return self.prompt.messages(run.question, run.tools.describe(), left_out + "".join(run.history.entries),
+                                    run.conversation.turns() if run.conversation is not None else ())
+
+    def with_last_call(self, messages: list[Message], run: Run) -> list[Message]:
+        """The same messages, asking for the best answer now."""
+        words = LAST_CALL[self.prompt.language(run.question)]
+        return [*messages[:-1], {**messages[-1], "content": messages[-1]["content"] + words}]
+
+    def options(self, run: Run) -> dict[str, Any]:
+        """Options of the model call."""
+        return {"stop": llm.OBSERVATION_STOPS}
+
+    def read(self, reply: Reply, run: Run) -> Turn:
+        """What the reply says."""
+        return parse(reply.text, run.tools.names, cut=reply.cut)
+
+    def pick(self, turn: Turn) -> tuple[Action, ...]:
+        """Which of the reply's calls are run: the first."""
+        assert isinstance(turn.move, Action)
+        return (turn.move,)
+
+    def execute(self, run: Run, calls: Sequence[Action]) -> Sequence[Observation]:
+        """One observation for each call, in order."""
+        return [self._call_tool(run, call) for call in calls]
+
+    def render(self, step: Step) -> Any:
+        """A finished step as an entry of the history."""
+        return render_step(step)
+
+    def entry_text(self, entry: Any) -> str:
+        """The text of an entry, to estimate its tokens."""
+        return str(entry)
+
+    def cut_entry(self, entry: Any, share: float) -> Any:
+        """An entry that is too long for the budget alone, cut to about `share` of its length."""
+        return clip(entry, max(1, int(len(entry) * share))) + "\n"
+
+
+def drain(events: Generator[Event, None, None], *listeners: Callable[[Event], None]) -> Result:
+    """Pull a run to its end, give each event to the listeners, and return the result.
+
+    Ctrl-C while a listener works reaches the run like any other: its `RunEnded` still comes, then it is raised.
+    """
+    result: Result | None = None
+    for event in events:
+        try:
+            for listener in listeners:
+                listener(event)
+        except KeyboardInterrupt as stop:
+            if isinstance(event, RunEnded):
+                raise
+            event = events.throw(stop)
+            for listener in listeners:
+                listener(event)
+        if isinstance(event, RunEnded):
+            result = event.result
+    assert result is not None
+    return result

@@ -1,0 +1,263 @@
+"""From the text between the brackets to a function's arguments, by the function's own signature.
+
+One parameter takes the text as it stands; several take a JSON object (`{"a": 1, "b": 2}`), keywords (`a=1, b=2`) or
+values in order (`1, 2`); none takes empty text. Types are checked by pydantic, which is imported only when a
+parameter is more than text.
+
+    >>> bind("add", parameters(lambda a, b: a + b), '{"a": 1, "b": 2}')
+    ([], {'a': 1, 'b': 2})
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import json
+import typing
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from .errors import ToolError
+
+_NO_INPUT = {"", "{}", "none", "null", "()"}
+
+
+class BadInput(ToolError):
+    """The model's input does not fit the tool; the text says what was expected."""
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One parameter of a tool's function."""
+
+    name: str
+    annotation: Any = str
+    default: Any = inspect.Parameter.empty
+    by_position: bool = False
+
+    @property
+    def required(self) -> bool:
+        return self.default is inspect.Parameter.empty
+
+    @property
+    def is_text(self) -> bool:
+        return self.annotation in (str, Any, inspect.Parameter.empty)
+
+    def schema(self) -> dict[str, Any]:
+        """The JSON schema of this parameter."""
+        if self.is_text:
+            schema: dict[str, Any] = {"type": "string"} if self.annotation is str else {}
+        else:
+            schema = _adapter(self).json_schema()
+        if not self.required and self.default is not None:
+            schema.setdefault("default", self.default)
+        return schema
+
+    def check(self, value: Any) -> Any:
+        """`value` as this parameter's type.
+
+        Raises:
+            ValueError: it does not fit; the text says why.
+        """
+        if self.annotation is str:
+            if isinstance(value, (dict, list)) or value is None:
+                raise ValueError("should be text")
+            return value if isinstance(value, str) else json.dumps(value)
+        if self.is_text:
+            return value
+        from pydantic import ValidationError
+
+        try:
+            return _adapter(self).validate_python(value)
+        except ValidationError as error:
+            first = error.errors()[0]
+            where = "".join(f"[{part!r}]" for part in first["loc"])
+            raise ValueError(f"{where} {first['msg'][:1].lower()}{first['msg'][1:]}".strip()) from None
+
+
+def _adapter(parameter: Parameter) -> Any:
+    from pydantic import PydanticSchemaGenerationError, PydanticUserError, TypeAdapter
+
+    try:
+        return TypeAdapter(parameter.annotation)
+    except (PydanticSchemaGenerationError, PydanticUserError) as error:
+        raise ToolError(f"The parameter {parameter.name!r} has a type that text can't be turned into: "
+                        f"{parameter.annotation!r}. Use str, int, float, bool, list, dict, an Enum or a pydantic "
+                        "model.") from error
+
+
+def parameters(function: Callable[..., Any]) -> tuple[Parameter, ...]:
+    """The parameters of a function, in order.
+
+    Raises:
+        ToolError: one of them has a type that can't come from text.
+    """
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # some functions written in C tell nothing of their parameters
+        return (Parameter("input", by_position=True),)
+    target = function if inspect.isroutine(function) or inspect.isclass(function) else getattr(function, "__call__")  # noqa: B004
+    try:
+        hints = typing.get_type_hints(target, include_extras=True)
+    except (NameError, TypeError, AttributeError):  # an annotation that names something not importable
+        hints = {}
+    found = []
+    for name, parameter in signature.parameters.items():
+        if parameter.kind is parameter.VAR_KEYWORD:
+            continue
+        if parameter.kind is parameter.VAR_POSITIONAL:
+            if found:
+                continue
+            return (Parameter(name, by_position=True),)
+        default = parameter.default
+        annotation = hints.get(name, inspect.Parameter.empty)
+        if isinstance(annotation, str):
+            annotation = inspect.Parameter.empty
+        one = Parameter(name, annotation, default, parameter.kind is parameter.POSITIONAL_ONLY)
+        if annotation not in (str, int, float, bool, Any, inspect.Parameter.empty):
+            _adapter(one)
+        found.append(one)
+    return tuple(found)
+
+
+def json_schema(parameters: tuple[Parameter, ...]) -> dict[str, Any]:
+    """The JSON schema of a tool's arguments, as native tool calls need it."""
+    return {
+        "type": "object",
+        "properties": {parameter.name: parameter.schema() for parameter in parameters},
+        "required": [parameter.name for parameter in parameters if parameter.required],
+    }
+
+
+def usage(parameters: tuple[Parameter, ...]) -> str:
+    """One sentence on how the input is written; empty for the plain case, one text."""
+    if not parameters:
+        return "Takes no input: leave the brackets empty."
+    if len(parameters) == 1:
+        return "" if parameters[0].is_text else f"Input: {_type_word(parameters[0].schema())}."
+    listed = []
+    for parameter in parameters:
+        optional = "" if parameter.required else ", optional"
+        listed.append(f'"{parameter.name}" ({_type_word(parameter.schema())}{optional})')
+    return f"Input: a JSON object with {', '.join(listed)}."
+
+
+def _type_word(schema: Mapping[str, Any]) -> str:
+    if "enum" in schema:
+        return "one of " + ", ".join(json.dumps(value, ensure_ascii=False) for value in schema["enum"])
+    if "anyOf" in schema:
+        return " or ".join(_type_word(part) for part in schema["anyOf"] if part.get("type") != "null")
+    if schema.get("type") == "array":
+        return f"list of {_type_word(schema.get('items', {}))}" if schema.get("items") else "list"
+    if "$defs" in schema and "properties" not in schema:
+        return _type_word(next(iter(schema["$defs"].values())))
+    if "properties" in schema:
+        return "object with " + ", ".join(f'"{name}"' for name in schema["properties"])
+    words = {"string": "text", "integer": "whole number", "number": "number", "boolean": "true or false",
+             "object": "object"}
+    return words.get(str(schema.get("type", "string")), "text")
+
+
+def _example(parameters: tuple[Parameter, ...]) -> str:
+    samples = {"whole number": 1, "number": 1.5, "true or false": True, "text": "text", "object": {}}
+    values = {}
+    for parameter in parameters:
+        if parameter.required:
+            schema = parameter.schema()
+            values[parameter.name] = (schema.get("enum") or [samples.get(_type_word(schema), [])])[0] \
+                if "enum" in schema else samples.get(_type_word(schema), [])
+    return json.dumps(values, ensure_ascii=False)
+
+
+def bind(tool: str, parameters: tuple[Parameter, ...], text: str) -> tuple[list[Any], dict[str, Any]]:
+    """Positional and keyword arguments from the input `text`.
+
+    Raises:
+        BadInput: the text does not fit; the message is for the model.
+    """
+    if not parameters:
+        if text.strip().casefold() not in _NO_INPUT:
+            raise BadInput(f"{tool} takes no input. Write {tool}[] with nothing between the brackets.")
+        return [], {}
+    values = _one(parameters[0], text) if len(parameters) == 1 else _several(tool, parameters, text)
+    problems = [f"{name!r} is unknown" for name in values if name not in {p.name for p in parameters}]
+    args: list[Any] = []
+    kwargs: dict[str, Any] = {}
+    for parameter in parameters:
+        if parameter.name not in values:
+            if parameter.required:
+                problems.append(f"{parameter.name!r} is missing")
+            continue
+        try:
+            value = parameter.check(values[parameter.name])
+        except ValueError as error:
+            problems.append(f"{parameter.name!r} {error}")
+            continue
+        if parameter.by_position:
+            args.append(value)
+        else:
+            kwargs[parameter.name] = value
+    if problems:
+        raise BadInput(_expected(tool, parameters, "; ".join(problems)))
+    return args, kwargs
+
+
+def _expected(tool: str, parameters: tuple[Parameter, ...], problem: str) -> str:
+    example = f" For example: {tool}[{_example(parameters)}]" if len(parameters) > 1 else ""
+    return f"{tool} was not run: {problem}. {usage(parameters)}".rstrip() + example
+
+
+def _one(parameter: Parameter, text: str) -> dict[str, Any]:
+    """The only parameter takes the text as it stands, or the value of an object that has just its name as a key."""
+    value = _json(text)
+    if isinstance(value, dict) and list(value) == [parameter.name]:
+        return value
+    keywords = _keywords(text)
+    if keywords and list(keywords) == [parameter.name]:
+        return keywords
+    if not parameter.is_text and isinstance(value, (dict, list)):
+        return {parameter.name: value}
+    if not text and not parameter.required:
+        return {}
+    return {parameter.name: text}
+
+
+def _several(tool: str, parameters: tuple[Parameter, ...], text: str) -> dict[str, Any]:
+    value = _json(text)
+    if isinstance(value, dict):
+        return value
+    keywords = _keywords(text)
+    if keywords and set(keywords) <= {parameter.name for parameter in parameters}:
+        return keywords
+    required = [parameter for parameter in parameters if parameter.required]
+    listed = value if isinstance(value, list) else _json(f"[{text}]")
+    if isinstance(listed, list) and 1 < len(listed) <= len(parameters) and len(listed) >= len(required):
+        return dict(zip((parameter.name for parameter in parameters), listed))  # noqa: B905
+    if not text.strip() and not required:
+        return {}
+    if len(required) <= 1:  # the others have defaults: plain text is meant for the first
+        return {(required or list(parameters))[0].name: text}
+    raise BadInput(_expected(tool, parameters, "its input is not a JSON object"))
+
+
+def _json(text: str) -> Any:
+    if not text.lstrip().startswith(("{", "[")):
+        return None
+    try:
+        return json.loads(text, strict=False)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _keywords(text: str) -> dict[str, Any] | None:
+    """`city="Oslo", days=3` as a dict; None if it is anything else."""
+    if "=" not in text or len(text) > 4_000:
+        return None
+    try:
+        call = ast.parse(f"f({text})", mode="eval").body
+        if isinstance(call, ast.Call) and not call.args and all(word.arg for word in call.keywords):
+            return {str(word.arg): ast.literal_eval(word.value) for word in call.keywords}
+    except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
+        pass
+    return None

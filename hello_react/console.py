@@ -1,0 +1,216 @@
+"""A run as a person reads it in a terminal: one listener of the events (chapter 06 reads what it shows).
+
+The thought appears as it streams; from the action on, the reply is held back until it is parsed, so that what is
+shown as an action or an answer is what the agent took it for. Each text is printed once. Colours only on a terminal
+that wants them (https://no-color.org); control signs in text from outside are made visible instead of obeyed.
+
+    >>> from hello_react.events import Thought
+    >>> Printer(sys.stdout)(Thought("I need a number."))
+    Thought: I need a number.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from typing import TextIO
+
+from .events import (
+    Event,
+    Message,
+    Notice,
+    Observation,
+    Reply,
+    Result,
+    RunEnded,
+    StepStarted,
+    Thought,
+    Token,
+    Usage,
+)
+from .parser import Action, Finish, Malformed
+from .repairs import LABEL, label_kind
+from .text import printable
+
+_COLOURS = {"dim": "2", "bold": "1", "thought": "36", "action": "33", "observation": "35", "answer": "1;32",
+            "warning": "31"}
+_UNDECIDED = 24  # signs of a line after which it can't become a label any more
+
+
+def wants_colour(file: TextIO) -> bool:
+    """Whether colour codes belong into `file`: a terminal, NO_COLOR not set, TERM not dumb."""
+    return bool(file.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb")
+
+
+def write(file: TextIO, text: str) -> None:
+    """Write `text` now; what the file's encoding lacks (a GBK console) becomes a question mark."""
+    try:
+        file.write(text)
+    except UnicodeEncodeError:
+        encoding = file.encoding or "ascii"
+        file.write(text.encode(encoding, "replace").decode(encoding))
+    file.flush()
+
+
+class Printer:
+    """Prints the events of runs.
+
+    Args:
+        file: where to (standard output if None).
+        colour: True or False; None decides by the file.
+        show_prompt: print each prompt as it is sent; after the first one, what was added.
+        show_raw: print each reply as it came.
+        reasons: where the reason of a run without an answer goes (`file` if None).
+    """
+
+    def __init__(self, file: TextIO | None = None, *, colour: bool | None = None, show_prompt: bool = False,
+                 show_raw: bool = False, reasons: TextIO | None = None) -> None:
+        self.file = file or sys.stdout
+        self.reasons = reasons or self.file
+        self.colour = wants_colour(self.file) if colour is None else colour
+        if self.colour and os.name == "nt":
+            os.system("")  # switches on the reading of colour codes in older Windows consoles
+        self.show_prompt, self.show_raw = show_prompt, show_raw
+        self._prompt = ""
+        self._finish: Finish | None = None
+        self._new_step(0)
+
+    def _new_step(self, number: int) -> None:
+        self._number, self._began, self._usage = number, time.perf_counter(), Usage()
+        self._line, self._held, self._streamed, self._mid_line = "", "", False, False
+
+    # --- events
+
+    def __call__(self, event: Event) -> None:
+        if isinstance(event, StepStarted):
+            self._end_step()
+            self._new_step(event.number)
+            self._say(f"Step {event.number}", "bold")
+            if self.show_prompt:
+                self._show_prompt(event.messages)
+        elif isinstance(event, Token):
+            self._token(event)
+        elif isinstance(event, Notice):
+            self._break_line()
+            if event.restart:
+                self._line, self._held, self._streamed = "", "", False
+            self._say(f"! {event.text}", "warning")
+        elif isinstance(event, Reply):
+            self._flush()
+            self._usage = event.usage
+            if self.show_raw:
+                self._say(f"--- the reply as it came ---\n{event.text}\n---", "dim")
+        elif isinstance(event, Thought):
+            if not self._streamed:
+                self._labelled("Thought", event.text, "thought")
+        elif isinstance(event, Action):
+            self._labelled("Action", f"{event.tool}[{event.input}]", "action")
+        elif isinstance(event, Finish):
+            self._finish = event
+        elif isinstance(event, Malformed):
+            if self._held.strip():
+                self._say(self._held.strip(), "dim")
+            self._say(f"(This reply can't be read: {event.reason}.)", "warning")
+        elif isinstance(event, Observation):
+            if self._finish is not None:
+                self._labelled("Action", f"Finish[{self._finish.answer}]", "action")
+                self._finish = None
+            self._labelled("Observation" if event.error != "malformed" else "Note to the model", event.text,
+                           "observation")
+        elif isinstance(event, RunEnded):
+            self._end_run(event.result)
+
+    def _end_step(self) -> None:
+        if self._number:
+            self._break_line()
+            self._say(f"  [{_tokens(self._usage)}, {time.perf_counter() - self._began:.1f} s]", "dim")
+            self._number = 0
+
+    def _end_run(self, result: Result) -> None:
+        self._break_line()
+        self._prompt = ""
+        if result.answer is not None:
+            self._labelled("Answer", result.answer, "answer")
+        self._end_step()
+        self._finish = None
+        count = len(result.steps)
+        summary = f"{count} step{'s' if count != 1 else ''}, {_tokens(result.usage)}, {result.seconds:.1f} s"
+        if result.status != "failed":
+            self._say(f"({summary})", "dim")
+        if result.status not in ("finished", "failed", "interrupted"):
+            write(self.reasons, printable(f"[{result.reason}]") + "\n")
+            if result.status == "malformed" and result.last_text.strip():
+                self._say(f"The model's last reply, not in the format:\n{result.last_text.strip()}", "dim")
+
+    # --- text as it streams
+
+    def _token(self, token: Token) -> None:
+        if token.thinking:
+            self._put(token.text, "dim")
+            return
+        if not self._streamed:
+            self._break_line()  # after thinking
+        if self._held:
+            self._held += token.text
+            return
+        self._line += token.text
+        while "\n" in self._line and not self._held:
+            line, self._line = self._line.split("\n", 1)
+            self._show_line(line + "\n")
+        if not self._held and len(self._line) >= _UNDECIDED:
+            self._show_line(self._line)
+            if not self._held:
+                self._line = ""
+
+    def _show_line(self, line: str) -> None:
+        """Show a line, or the first part of one that can be told; hold all from an action or answer on."""
+        label = LABEL.match(line) if not self._mid_line else None
+        if label and label_kind(label) not in ("thought", "question"):
+            self._held = line + ("" if self._line is line else self._line)
+            self._line = ""
+        elif line.strip() or self._mid_line:
+            self._put(line, "thought" if label or self._streamed else "")
+            self._streamed = True
+
+    def _flush(self) -> None:
+        if self._line and not self._held:
+            self._show_line(self._line)
+        self._line = ""
+        self._break_line()
+
+    # --- output
+
+    def _put(self, text: str, style: str) -> None:
+        write(self.file, self._styled(printable(text), style))
+        self._mid_line = not text.endswith("\n")
+
+    def _break_line(self) -> None:
+        if self._mid_line:
+            write(self.file, "\n")
+            self._mid_line = False
+
+    def _say(self, text: str, style: str) -> None:
+        self._break_line()
+        write(self.file, self._styled(printable(text), style) + "\n")
+
+    def _labelled(self, label: str, text: str, style: str) -> None:
+        self._break_line()
+        write(self.file, f"{self._styled(f'{label}:', style)} {printable(text)}\n")
+
+    def _styled(self, text: str, style: str) -> str:
+        return f"\x1b[{_COLOURS[style]}m{text}\x1b[0m" if self.colour and style and text else text
+
+    def _show_prompt(self, messages: tuple[Message, ...]) -> None:
+        prompt = "\n".join(f"({message['role']})\n{message.get('content') or ''}" for message in messages)
+        if self._prompt and prompt.startswith(self._prompt):
+            self._say(f"--- added to the prompt ---\n{prompt[len(self._prompt):].strip()}\n---", "dim")
+        else:
+            self._say(f"--- the prompt ---\n{prompt.strip()}\n---", "dim")
+        self._prompt = prompt
+
+
+def _tokens(usage: Usage) -> str:
+    if usage.prompt_tokens is None or usage.completion_tokens is None:
+        return "tokens unknown"
+    return f"{usage.prompt_tokens:,} + {usage.completion_tokens:,} tokens"

@@ -1,0 +1,240 @@
+"""Tools: a name, a description and a function; the registry that describes and runs them (chapter 02).
+
+    >>> tools = ToolExecutor()
+    >>> @tools.tool
+    ... def area(width: float, height: float) -> float:
+    ...     "The area of a rectangle."
+    ...     return width * height
+    >>> print(tools.describe())
+    - area: The area of a rectangle. Input: a JSON object with "width" (number), "height" (number).
+    >>> tools.execute("area", '{"width": 2, "height": 3.5}').text
+    '7.0'
+
+Whatever goes wrong in a tool becomes an observation that tells the model what to do instead.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import copy
+import difflib
+import inspect
+import re
+import threading
+import time
+import types
+import warnings
+from collections.abc import Callable, Iterator
+from functools import cached_property
+from typing import Any, TypeVar, overload
+
+from . import arguments
+from .errors import ToolError
+from .events import Observation
+from .repairs import LABEL, is_finish, means_no_action, squeeze
+from .text import clip, readable, redact, sendable
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+class Tool:
+    """One tool.
+
+    Args:
+        name: what the model calls it.
+        description: for the model: what the tool is for, and when to use it.
+        function: takes text (one parameter), a JSON object's values (several) or nothing; may be async.
+        timeout: seconds that a call may take; None for no limit, and then it runs in the caller's own thread.
+        retries: how often a call that raised or timed out is tried again.
+
+    Raises:
+        ToolError: the name, the description or the function can't be used.
+    """
+
+    def __init__(self, name: str, description: str, function: Callable[..., Any], *,
+                 timeout: float | None = 60.0, retries: int = 0) -> None:
+        if not isinstance(name, str) or not re.fullmatch(r"[^\W][^\[\](){}:：`\n\"'“”*]{0,59}(?<!\s)", name):
+            raise ToolError(f"A tool's name is 1 to 60 letters, digits, '_', '-' or '.', not {name!r}.")
+        if is_finish(name) or LABEL.match(f"{name}:") or means_no_action(name):
+            raise ToolError(f"{name!r} has a meaning of its own in a reply; give the tool another name.")
+        if not isinstance(description, str) or not description.strip():
+            raise ToolError(f"The tool {name!r} needs a description: it is all that the model knows of it.")
+        if not callable(function):
+            raise ToolError(f"The tool {name!r} needs a function, not {type(function).__name__}.")
+        self.name, self.description, self.function = name, description.strip(), function
+        self.timeout, self.retries = timeout, retries
+        self.parameters = arguments.parameters(function)
+
+    @classmethod
+    def from_function(cls, function: Callable[..., Any], name: str | None = None, description: str | None = None,
+                      **options: Any) -> Tool:
+        """A tool from a function's own name, docstring (its first paragraph) and parameters."""
+        described = description or (inspect.getdoc(function) or "").strip().split("\n\n")[0]
+        return cls(name or getattr(function, "__name__", ""), " ".join(described.split()), function, **options)
+
+    @cached_property
+    def usage(self) -> str:
+        """How the input is written; empty for the plain case, one text."""
+        return arguments.usage(self.parameters)
+
+    def __str__(self) -> str:
+        return f"- {self.name}: {self.description} {self.usage}".rstrip()
+
+    def call(self, input: str, timeout: float | None) -> Any:
+        """Run the function on `input` for at most `timeout` seconds and return what it returned.
+
+        Raises:
+            ToolError: the input does not fit. TimeoutError: out of time. Else whatever the function raises.
+        """
+        args, kwargs = arguments.bind(self.name, self.parameters, input)
+
+        def run() -> Any:
+            value = self.function(*args, **kwargs)
+            if inspect.isawaitable(value):
+                value = asyncio.run(_result(value))
+            return list(value) if isinstance(value, types.GeneratorType) else value
+
+        if timeout is None and not inspect.iscoroutinefunction(self.function):
+            return run()
+        return _in_thread(run, timeout, self.name)
+
+
+async def _result(awaitable: Any) -> Any:
+    return await awaitable
+
+
+def _in_thread(run: Callable[[], Any], timeout: float | None, name: str) -> Any:
+    outcome: list[Any] = []
+    failure: list[BaseException] = []
+    done = threading.Event()
+
+    def work() -> None:
+        try:
+            outcome.append(run())
+        except BaseException as error:  # noqa: BLE001  handed to the waiting thread, which raises it
+            failure.append(error)
+        done.set()
+
+    threading.Thread(target=contextvars.copy_context().run, args=(work,), name=f"tool {name}", daemon=True).start()
+    deadline = None if timeout is None else time.monotonic() + timeout
+    # Waits in short pieces: on Windows a long wait can't be interrupted by Ctrl-C.
+    while not done.wait(0.5 if deadline is None else min(0.5, max(0.0, deadline - time.monotonic()))):
+        if deadline is not None and time.monotonic() >= deadline:
+            raise TimeoutError(f"no result within {timeout:g} seconds")
+    if failure:
+        raise failure[0]
+    return outcome[0]
+
+
+class ToolExecutor:
+    """The registry: register tools, describe them to the model, execute what it calls."""
+
+    def __init__(self) -> None:
+        self._tools: dict[str, Tool] = {}
+
+    def register_tool(self, name: str, description: str, function: Callable[..., Any], *,
+                      timeout: float | None = 60.0, retries: int = 0) -> None:
+        """Register `function` under `name`; see `Tool` for the arguments. A name used before is called out."""
+        self.add(Tool(name, description, function, timeout=timeout, retries=retries))
+
+    def add(self, tool: Tool) -> None:
+        """Register a `Tool`.
+
+        Raises:
+            ToolError: the name differs from a registered one by case, blanks, `_` or `-` only.
+        """
+        for known in self._tools:
+            if known != tool.name and squeeze(known) == squeeze(tool.name):
+                raise ToolError(f"The tools {known!r} and {tool.name!r} are too much alike; rename one of them.")
+        if tool.name in self._tools:
+            warnings.warn(f"The tool {tool.name!r} was registered before; the new one replaces it.", stacklevel=3)
+        self._tools[tool.name] = tool
+
+    @overload
+    def tool(self, function: Function) -> Function: ...
+    @overload
+    def tool(self, function: None = None, **options: Any) -> Callable[[Function], Function]: ...
+
+    def tool(self, function: Any = None, **options: Any) -> Any:
+        """Decorator: register a function by its own name and docstring; `@tools.tool(name=..., timeout=...)` too."""
+        if function is None:
+            return lambda decorated: self.tool(decorated, **options)
+        self.add(Tool.from_function(function, **options) if options else Tool.from_function(function))
+        return function
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(self._tools)
+
+    def __iter__(self) -> Iterator[Tool]:
+        return iter(self._tools.values())
+
+    def __len__(self) -> int:
+        return len(self._tools)
+
+    def get_tool(self, name: str) -> Callable[..., Any] | None:
+        """The plain function registered under `name`, or None."""
+        tool = self._tools.get(name)
+        return tool.function if tool else None
+
+    def get_available_tools(self) -> str:
+        """One line a tool: its name, description and how its input is written."""
+        return "\n".join(map(str, self._tools.values()))
+
+    describe = get_available_tools
+    registerTool, getTool, getAvailableTools = register_tool, get_tool, get_available_tools  # the book's names
+
+    def for_run(self) -> ToolExecutor:
+        """A copy for one run: tools that keep state (objects with `for_run()`) are asked for a fresh copy of themselves."""
+        fresh, copies = ToolExecutor(), dict[int, Any]()
+        for name, tool in self._tools.items():
+            owner = getattr(tool.function, "__self__", tool.function)
+            if hasattr(owner, "for_run"):
+                tool = copy.copy(tool)
+                new = copies.setdefault(id(owner), owner.for_run())
+                tool.function = new if owner is tool.function else getattr(new, tool.function.__name__)
+            fresh._tools[name] = tool
+        return fresh
+
+    def execute(self, name: str, input: str, *, timeout: float | None = None, limit: int = 4_000) -> Observation:
+        """Run one call and return what the model reads of it; never raises for what the tool does.
+
+        Args:
+            name: the tool's registered name.
+            input: the text between the brackets.
+            timeout: seconds left, if that is less than the tool's own time limit.
+            limit: characters of the result that the model reads.
+        """
+        tool = self._tools.get(name)
+        if tool is None:
+            near = difflib.get_close_matches(name, self.names, 1)
+            hint = f" Did you mean {near[0]}?" if near else ""
+            tools = ", ".join(self.names) or "none"
+            return Observation(f"There is no tool named {name!r}.{hint} Tools: {tools}.", False, name, "unknown_tool")
+        limits = [seconds for seconds in (tool.timeout, timeout) if seconds is not None]
+        began = time.perf_counter()
+        value, text, error = self._attempt(tool, input, min(limits) if limits else None)
+        seconds = time.perf_counter() - began
+        return Observation(sendable(clip(text, limit)), not error, name, error, seconds, value)
+
+    def _attempt(self, tool: Tool, input: str, timeout: float | None) -> tuple[Any, str, str]:
+        """What the tool returned, the text of it, and the kind of error ("" if none)."""
+        for left in range(tool.retries, -1, -1):
+            try:
+                value = tool.call(input, timeout)
+                return value, readable(value), ""
+            except arguments.BadInput as error:
+                return None, str(error), "bad_input"
+            except ToolError as error:
+                return None, redact(str(error)), "raised"
+            except TimeoutError as error:
+                text, kind = f"{tool.name} timed out ({error}). Try another input or another tool.", "timed_out"
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:  # noqa: BLE001  the tool boundary: a tool may raise anything
+                text = f"{tool.name} failed: {type(error).__name__}: {error}".rstrip(": ")
+                text, kind = f"{redact(text)}. Try another input or another tool.", "raised"
+            if left:
+                time.sleep(0.2 * 2 ** (tool.retries - left))
+        return None, text, kind
