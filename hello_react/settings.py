@@ -252,11 +252,11 @@ def _read_env_file(path: Path) -> tuple[dict[str, str], list[str]]:
     values: dict[str, str] = {}
     notes: list[str] = []
     for binding in parse_stream(io.StringIO(text)):
+        written = binding.original.string
         if binding.error:
-            text = binding.original.string
-            line = binding.original.line + text[: len(text) - len(text.lstrip())].count("\n")
+            line = binding.original.line + written[: len(written) - len(written.lstrip())].count("\n")
             notes.append(f"Line {line} of {path} can't be read and was skipped: "
                          "write NAME=value, and close every quote.")
-        elif binding.key and binding.value is not None:
-            values[binding.key] = binding.value
+        elif binding.key and binding.value and not re.match(r"[^=]*=[^\S\n]+#", written):
+            values[binding.key] = binding.value  # older parsers take "KEY= # note" for a value
     return values, notes

