@@ -43,12 +43,12 @@ def calculate(expression: str) -> str:
     calculation; the input is the expression alone, without words or units.
 
     Signs: + - * / // ^ (or **) ! and × ÷ √ ² °. Functions: abs, ceil, cos, exp, factorial, floor, gcd, lcm,
-    ln, log (natural, or log(x, base)), log2, log10, max, min, round (halves away from zero), sin, sqrt, sum, tan.
-    Constants: pi, e.
+    ln, log (natural, or log(x, base)), log2, log10, max, min, round (halves away from zero), sin, sqrt, sum,
+    tan. Constants: pi, e.
 
     `%` is percent, unless a number, a name or a bracket follows: then it is modulo, as `mod` always is (both
-    with the sign of the divisor). A percentage is added only to 1 or to another one: 200 + 10% is refused, as it
-    may mean 220 or 200.1. A comma separates the arguments of a function; elsewhere it groups thousands. A
+    with the sign of the divisor). A percentage is added only to 1 or to another one: 200 + 10% is refused, as
+    it may mean 220 or 200.1. A comma separates the arguments of a function; elsewhere it groups thousands. A
     currency sign is dropped if there is only one kind.
 
     Returns:
@@ -112,7 +112,7 @@ class _Parser:
         if self.next == ",":
             return _error("outside a function a comma groups thousands, as in 1,234; decimals have a point")
         before = self.tokens[self.at - 1][0] if self.at else ""
-        if re.match(r"[\w)\].√(]", self.next) and re.search(r"[\w)\].!%°]\Z", before):
+        if re.match(r"[\w.√(]", self.next) and re.search(r"[\w)\].!%°]\Z", before):
             return _error(f"there is no sign between {before!r} and {self.next!r} (write * to multiply)")
         return _error(f"{self.next!r} is not expected there")
 
@@ -140,7 +140,7 @@ class _Parser:
                 value = value / other
             else:
                 whole = Fraction(_exact(value) // _exact(other))
-                value = whole if sign == "//" else _exact(value) - whole * _exact(other)
+                value = whole if sign == "//" else _add(value, -whole * other)
             value = _checked(value)
         return value
 
@@ -338,9 +338,10 @@ def _round(value: Number, digits: Number = Fraction(0)) -> Number:
 
 
 def _ln(value: Number) -> float:
-    if isinstance(value, float) or 1e-300 < value < 1e300:
-        return math.log(value)
-    return math.log(value.numerator) - math.log(value.denominator)  # no float holds it
+    if 0.5 < value < 2:
+        return math.log1p(value - 1)
+    exact = Fraction(value)  # two logarithms, since no float may hold it
+    return math.log(exact.numerator) - math.log(exact.denominator)
 
 
 def _log(value: Number, base: Number | None = None) -> float:
@@ -410,7 +411,7 @@ def _as_text(value: Number) -> str:
 
 
 def _decimal_text(value: Decimal, lowest: int, highest: int) -> str:
-    """`value` without trailing zeros; plain if the exponent of its first digit is from `lowest` to `highest`."""
+    """`value` without trailing zeros; plain if its first digit's exponent is from `lowest` to `highest`."""
     if not value:
         return "0"
     form = "f" if lowest <= value.adjusted() <= highest else "e"

@@ -1,0 +1,491 @@
+"""Tools and their registry: what a model's input becomes, and what comes of everything that can go wrong."""
+
+import asyncio
+import enum
+import sys
+import threading
+import time
+from dataclasses import dataclass
+from typing import Annotated, Literal, Optional
+
+import pydantic
+import pytest
+
+from hello_react import ToolExecutor
+from hello_react.arguments import json_schema
+from hello_react.errors import ToolError
+from hello_react.tools import Tool
+
+
+def run(function, text, name="Tool", **options):
+    tools = ToolExecutor()
+    tools.register_tool(name, "A tool.", function, **options)
+    return tools.execute(name, text)
+
+
+# --- the registry
+
+
+def test_registered_tool_is_described_found_and_run():
+    tools = ToolExecutor()
+    tools.register_tool("Search", "Looks things up.", lambda query: f"about {query}")
+    assert tools.get_available_tools() == "- Search: Looks things up."
+    assert tools.get_tool("Search")("x") == "about x"
+    assert tools.get_tool("Nothing") is None
+    assert tools.execute("Search", "Oslo").text == "about Oslo"
+    assert (tools.names, len(tools), [tool.name for tool in tools]) == (("Search",), 1, ["Search"])
+
+
+def test_the_books_names_work():
+    tools = ToolExecutor()
+    tools.registerTool("Search", "Looks things up.", str.upper)
+    assert tools.getTool("Search") is str.upper
+    assert tools.getAvailableTools() == tools.describe()
+
+
+def test_second_registration_is_called_out_and_replaces():
+    tools = ToolExecutor()
+    tools.register_tool("Search", "One.", lambda text: "1")
+    with pytest.warns(UserWarning, match="'Search' was registered before"):
+        tools.register_tool("Search", "Two.", lambda text: "2")
+    assert tools.execute("Search", "x").text == "2"
+
+
+@pytest.mark.parametrize("other", ["search", "SEARCH", "Se_arch", "se-arch", "s earch"])
+def test_names_that_tolerant_reading_would_confuse_are_refused(other):  # T11
+    tools = ToolExecutor()
+    tools.register_tool("Search", "One.", str.upper)
+    with pytest.raises(ToolError, match="too much alike"):
+        tools.register_tool(other, "Two.", str.upper)
+
+
+@pytest.mark.parametrize("name", ["", " ", "a[b", "a]", "a(b", "a:b", "a：b", "a\nb", " a", "a ", "-a", "x" * 61, None, 3,
+                                  "`a`", "a{b}"])
+def test_names_that_no_reply_could_hold_are_refused(name):
+    with pytest.raises(ToolError, match="name"):
+        Tool(name, "A tool.", str.upper)
+
+
+@pytest.mark.parametrize("name", ["Finish", "finish", "FINISH", "Final Answer", "Action", "thought", "Observation", "None",
+                                  "行动", "答案", "完成"])
+def test_names_with_a_meaning_of_their_own_are_refused(name):
+    with pytest.raises(ToolError, match="meaning of its own"):
+        Tool(name, "A tool.", str.upper)
+
+
+@pytest.mark.parametrize("name", ["FinishOrder", "web-search", "wiki.search", "Python REPL", "add2", "搜索", "Actions2"])
+def test_other_names_are_fine(name):
+    assert Tool(name, "A tool.", str.upper).name == name
+
+
+@pytest.mark.parametrize(("description", "function", "message"), [
+    ("", str.upper, "description"), ("  ", str.upper, "description"), (str.upper, "text", "description"),
+    ("A tool.", "text", "function"), ("A tool.", None, "function"),
+])
+def test_wrong_registration_says_what_is_missing(description, function, message):
+    with pytest.raises(ToolError, match=message):
+        Tool("Search", description, function)
+
+
+def test_decorator_takes_name_docstring_and_types_and_returns_the_function():
+    tools = ToolExecutor()
+
+    @tools.tool
+    def add(x: int, y: int = 2) -> int:
+        """Adds two numbers.
+
+        Not part of the description.
+        """
+        return x + y
+
+    @tools.tool(name="Shout", timeout=None)
+    def anything(text):
+        "Says it loudly."
+        return text.upper()
+
+    assert add(1, 1) == 2
+    assert tools.describe().splitlines() == [
+        '- add: Adds two numbers. Input: a JSON object with "x" (whole number), "y" (whole number, optional).',
+        "- Shout: Says it loudly.",
+    ]
+    assert tools.execute("Shout", "hi").text == "HI"
+
+
+def test_function_without_docstring_is_refused_with_the_reason():
+    def silent(text):
+        return text
+
+    with pytest.raises(ToolError, match="needs a description"):
+        ToolExecutor().tool(silent)
+
+
+# --- input
+
+
+@pytest.mark.parametrize("text", ["Oslo", "", " two words ", '{"a": 1}', "[1]", 'q="x"', "a\nb", "{x}", "%s", "答案"])
+def test_one_text_parameter_takes_the_text_as_it_stands(text):
+    assert run(lambda query: f"<{query}>", text).text == f"<{text}>"
+
+
+@pytest.mark.parametrize("text", ['{"query": "Oslo"}', 'query="Oslo"', "query='Oslo'"])
+def test_an_object_with_only_the_parameters_name_is_unwrapped(text):
+    assert run(lambda query: query, text).text == "Oslo"
+
+
+def test_one_typed_parameter_is_converted():
+    def square(n: int) -> int:
+        return n * n
+
+    assert run(square, "12").text == "144"
+    assert run(square, '{"n": 12}').text == "144"
+    wrong = run(square, "twelve")
+    assert (wrong.ok, wrong.error) == (False, "bad_input")
+    assert "'n'" in wrong.text
+    assert "whole number" in wrong.text
+
+
+def test_one_list_or_object_parameter_takes_json():
+    def total(values: list[int]) -> int:
+        return sum(values)
+
+    def keys(data: dict[str, int]) -> str:
+        return ",".join(data)
+
+    assert run(total, "[1, 2, 3]").text == "6"
+    assert run(total, '{"values": [1, 2]}').text == "3"
+    assert run(keys, '{"a": 1, "b": 2}').text == "a,b"
+    assert run(total, "many").error == "bad_input"
+
+
+@pytest.mark.parametrize("text", ['{"a": 1, "b": 2}', '{"a": "1", "b": 2.0}', "a=1, b=2", "1, 2", "[1, 2]", '{"b": 2, "a": 1}'])
+def test_several_parameters_take_an_object_keywords_or_values_in_order(text):
+    def add(a: int, b: int) -> int:
+        return a + b
+
+    assert run(add, text).text == "3"
+
+
+@pytest.mark.parametrize(("text", "words"), [
+    ("1", "not a JSON object"), ("one and two", "not a JSON object"), ('{"a": 1}', "'b' is missing"),
+    ('{"a": 1, "c": 2}', "'c' is unknown"), ('{"a": "x", "b": 2}', "'a'"), ("1, 2, 3", "not a JSON object"),
+    ('{"a": 1, "b": ', "not a JSON object"), ('{"a": null, "b": 1}', "'a'"), ("a=1, b=__import__('os')", "not a JSON object"),
+    ("", "not a JSON object"), ("[" * 100_000, "not a JSON object"), ("a=" + "(" * 3_000, "not a JSON object"),
+])
+def test_wrong_arguments_are_answered_with_what_was_expected(text, words):
+    called = []
+
+    def add(a: int, b: int) -> int:
+        called.append(1)
+        return a + b
+
+    seen = run(add, text, "add")
+    assert (seen.ok, seen.error, called) == (False, "bad_input", [])
+    assert words in seen.text
+    assert 'add[{"a": 1, "b": 1}]' in seen.text
+
+
+def test_plain_text_goes_to_the_only_required_parameter():
+    def search(query: str, top: int = 3) -> str:
+        return f"{query}/{top}"
+
+    assert run(search, "Mate 70").text == "Mate 70/3"
+    assert run(search, '{"query": "Mate 70", "top": 5}').text == "Mate 70/5"
+    assert run(search, 'query="Mate 70", top=5').text == "Mate 70/5"
+
+
+def test_no_parameters_take_empty_input_only():
+    for text in ("", " ", "{}", "None"):
+        assert run(lambda: "12:00", text).text == "12:00"
+    seen = run(lambda: "12:00", "Oslo", "Clock")
+    assert seen.error == "bad_input"
+    assert "Clock[]" in seen.text
+
+
+def test_optional_only_parameters_may_be_left_out():
+    assert run(lambda place="here": place, "").text == "here"
+    assert run(lambda a="x", b="y": a + b, "").text == "xy"
+    assert run(lambda a="x", b="y": a + b, "z").text == "zy"
+
+
+def test_rich_types_are_validated_and_described():
+    class Unit(enum.Enum):
+        C = "C"
+        F = "F"
+
+    class Place(pydantic.BaseModel):
+        city: str
+        country: str = "Norway"
+
+    def weather(place: Place, unit: Unit, days: Annotated[int, pydantic.Field(ge=1)] = 1, mode: Literal["a", "b"] = "a",
+                note: Optional[str] = None, tags: list[str] = []):  # noqa: B006, UP045
+        return f"{place.city},{place.country},{unit.value},{days},{mode},{note},{tags}"
+
+    text = '{"place": {"city": "Oslo"}, "unit": "F", "tags": ["x"]}'
+    assert run(weather, text).text == "Oslo,Norway,F,1,a,None,['x']"
+    assert "'days'" in run(weather, '{"place": {"city": "Oslo"}, "unit": "F", "days": 0}').text
+    assert "'unit'" in run(weather, '{"place": {"city": "Oslo"}, "unit": "K"}').text
+    assert "city" in run(weather, '{"place": {}, "unit": "F"}').text
+    usage = str(Tool("Weather", "The weather.", weather))
+    assert '"unit" (one of "C", "F")' in usage
+    assert '"tags" (list of text, optional)' in usage
+    schema = json_schema(Tool("Weather", "The weather.", weather).parameters)
+    assert schema["required"] == ["place", "unit"]
+    assert schema["properties"]["mode"]["enum"] == ["a", "b"]
+
+
+def test_parameter_types_that_no_text_can_fill_are_refused_at_registration():
+    class Engine:
+        pass
+
+    def start(engine: Engine) -> str:
+        return "on"
+
+    with pytest.raises(ToolError, match="'engine' has a type"):
+        ToolExecutor().register_tool("Start", "Starts it.", start)
+
+
+def test_functions_without_a_readable_signature_take_text():
+    assert run(len, "abc").text == "3"
+    assert run(lambda *words: "+".join(words), "abc").text == "abc"
+    assert run(lambda text, *more, **other: text, "abc").text == "abc"
+    assert run(str, "abc").text == "abc"
+
+
+def test_unresolvable_annotations_are_taken_as_text():
+    def look(query: "NoSuchType") -> str:  # noqa: F821
+        return query
+
+    assert run(look, "x").text == "x"
+
+
+def test_callable_objects_and_bound_methods_are_tools():
+    class Notes:
+        def __init__(self):
+            self.kept = []
+
+        def add(self, text: str) -> str:
+            self.kept.append(text)
+            return f"{len(self.kept)} notes"
+
+        def __call__(self, text: str) -> str:
+            return text[::-1]
+
+    notes = Notes()
+    assert run(notes.add, "a").text == "1 notes"
+    assert run(notes, "ab").text == "ba"
+
+
+# --- results
+
+
+@dataclass
+class Point:
+    x: int
+    y: int
+
+
+class Row(pydantic.BaseModel):
+    name: str
+
+
+@pytest.mark.parametrize(("value", "text"), [
+    ("plain {x} %s", "plain {x} %s"), (3, "3"), (0, "0"), (False, "False"), (2.5, "2.5"), ({"a": "北京"}, '{"a": "北京"}'),
+    ([1, "b"], '[1, "b"]'), ((1, 2), "[1, 2]"), ({3}, "[3]"), (Point(1, 2), '{"x": 1, "y": 2}'), (Row(name="x"), '{"name": "x"}'),
+    (b"caf\xc3\xa9", "café"), (b"\xff", "\ufffd"), (None, "The tool gave no result."), ("", "The tool gave an empty text."),
+    (" \n", "The tool gave an empty text."), ({(1, 2): 3}, "{(1, 2): 3}"), ("phone \ud83d", "phone \ufffd"), ("a\x00b", "ab"),
+    ([Point(1, 2)], '["Point(x=1, y=2)"]'),
+])
+def test_results_of_any_type_become_readable_text(value, text):  # T03
+    assert run(lambda: value, "").text == text
+
+
+def test_generator_is_run_to_its_end():
+    def lines():
+        yield "a"
+        yield "b"
+
+    assert run(lines, "").text == '["a", "b"]'
+
+
+def test_result_that_holds_itself_is_no_crash():
+    value = []
+    value.append(value)
+    assert run(lambda: value, "").text == "[[...]]"
+
+
+def test_long_results_are_cut_with_a_note():
+    seen = run(lambda: "x" * 10_000, "")
+    assert seen.text == "x" * 4_000 + "\n[cut: 4,000 of 10,000 characters shown]"
+    assert len(seen.value) == 10_000
+
+
+def test_async_tools_are_awaited_also_inside_a_running_loop():
+    async def slow(text: str) -> str:
+        await asyncio.sleep(0)
+        return text.upper()
+
+    async def main():
+        return run(slow, "in a loop").text, run(slow, "no limit", timeout=None).text
+
+    assert run(slow, "hi").text == "HI"
+    assert asyncio.run(main()) == ("IN A LOOP", "NO LIMIT")
+
+
+# --- what goes wrong
+
+
+def test_unknown_tool_lists_the_names_and_suggests_the_nearest():
+    tools = ToolExecutor()
+    tools.register_tool("Search", "Looks things up.", str.upper)
+    seen = tools.execute("Serach", "x")
+    assert (seen.ok, seen.error) == (False, "unknown_tool")
+    assert seen.text == "There is no tool named 'Serach'. Did you mean Search? Tools: Search."
+    assert ToolExecutor().execute("Search", "x").text == "There is no tool named 'Search'. Tools: none."
+
+
+@pytest.mark.parametrize("error", [ValueError("bad"), KeyError("k"), Exception(), RecursionError(), SystemExit(3), GeneratorExit(),
+                                   MemoryError(), asyncio.CancelledError()])
+def test_a_tool_may_raise_anything(error):
+    def broken(text):
+        raise error
+
+    for timeout in (60.0, None):
+        seen = run(broken, "x", "Broken", timeout=timeout)
+        assert (seen.ok, seen.error) == (False, "raised")
+        assert seen.text.startswith(f"Broken failed: {type(error).__name__}")
+
+
+def test_tool_error_speaks_to_the_model_in_its_own_words():
+    def refuse(text):
+        raise ToolError("Give a city, such as Oslo.")
+
+    assert run(refuse, "x", retries=3).text == "Give a city, such as Oslo."
+
+
+def test_result_whose_text_raises_is_a_failed_tool():
+    class Odd:
+        def __str__(self):
+            raise ValueError("no text")
+
+    assert "no text" in run(lambda: Odd(), "").text
+
+
+def test_ctrl_c_in_a_tool_is_not_swallowed():
+    def stop(text):
+        raise KeyboardInterrupt
+
+    for timeout in (60.0, None):
+        with pytest.raises(KeyboardInterrupt):
+            run(stop, "x", timeout=timeout)
+
+
+def test_slow_tool_times_out():  # T12
+    released = threading.Event()
+    seen = run(lambda: released.wait(30), "", "Slow", timeout=0.05)
+    released.set()
+    assert (seen.ok, seen.error) == (False, "timed_out")
+    assert "Slow timed out" in seen.text
+    tools = ToolExecutor()
+    tools.register_tool("Slow", "Slow.", lambda: released.wait(30) and time.sleep(5), timeout=None)
+    assert tools.execute("Slow", "", timeout=0.05).error == "timed_out"
+
+
+def test_without_a_time_limit_a_tool_runs_in_the_callers_thread():
+    assert run(lambda: threading.current_thread().name, "", timeout=None).text == threading.current_thread().name
+    assert run(lambda: threading.current_thread().name, "", "Clock").text == "tool Clock"
+
+
+def test_retries_help_against_passing_faults():
+    tries = []
+
+    def flaky(text):
+        tries.append(1)
+        if len(tries) < 3:
+            raise OSError("busy")
+        return "done"
+
+    assert run(flaky, "x", retries=2).text == "done"
+    tries.clear()
+    assert run(flaky, "x", retries=1).error == "raised"
+    assert len(tries) == 2
+
+
+@pytest.mark.parametrize("text", [
+    "403 for https://example.com/search?q=Oslo&api_key=abcdef123456", "Authorization: Bearer abcdef123456", "key sk-abcdef123456",
+    "{'api_key': 'abcdef123456'}", "appid=abcdef123456", "token: abcdef123456",
+])
+def test_keys_in_a_tools_error_are_masked(text):  # V04
+    def broken(query):
+        raise OSError(text)
+
+    seen = run(broken, "x")
+    assert "abcdef" not in seen.text
+    assert "[key]" in seen.text
+
+
+# --- one run
+
+
+def test_tools_that_keep_state_are_fresh_in_every_run():
+    class Page:
+        def __init__(self):
+            self.opened = 0
+
+        def for_run(self):
+            return Page()
+
+        def open(self, text: str) -> int:
+            self.opened += 1
+            return self.opened
+
+        def count(self) -> int:
+            return self.opened
+
+    page = Page()
+    tools = ToolExecutor()
+    tools.register_tool("Open", "Opens.", page.open)
+    tools.register_tool("Count", "Counts.", page.count)
+    one, two = tools.for_run(), tools.for_run()
+    assert [one.execute("Open", "x").text, one.execute("Open", "x").text, one.execute("Count", "").text] == ["1", "2", "2"]
+    assert two.execute("Count", "").text == "0"
+    assert page.opened == 0
+
+
+def test_callable_object_with_for_run_is_renewed():
+    class Counter:
+        def __init__(self):
+            self.n = 0
+
+        def for_run(self):
+            return Counter()
+
+        def __call__(self) -> int:
+            self.n += 1
+            return self.n
+
+    tools = ToolExecutor()
+    tools.register_tool("Next", "Counts.", Counter())
+    assert tools.for_run().execute("Next", "").text == tools.for_run().execute("Next", "").text == "1"
+
+
+def test_context_variables_reach_the_tool():
+    import contextvars
+
+    user = contextvars.ContextVar("user", default="nobody")
+    user.set("Ada")
+    assert run(lambda: user.get(), "").text == "Ada"
+
+
+@pytest.mark.skipif(sys.version_info < (3, 10), reason="needs 3.10")
+def test_many_threads_share_one_registry():
+    tools = ToolExecutor()
+    tools.register_tool("Double", "Doubles.", lambda text: text * 2)
+    results = []
+    threads = [threading.Thread(target=lambda i=i: results.append(tools.execute("Double", str(i)).text == str(i) * 2))
+               for i in range(50)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert all(results)
+    assert len(results) == 50
