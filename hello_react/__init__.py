@@ -5,8 +5,8 @@
     >>> print(agent.run("What is the capital of France?", verbose=False))
     Paris
 
-Read `parser`, `tools` and `agent` in that order: they are the whole agent. Names below are loaded when first used,
-so importing the package costs nothing and does nothing.
+Read `parser`, `tools` and `agent` in that order: they are the whole agent. Names below are loaded when first
+used, so importing the package costs nothing and does nothing.
 """
 
 from __future__ import annotations
@@ -23,20 +23,31 @@ _MODULE_OF = {
     "Prompt": "prompt",
     "HelloAgentsLLM": "llm", "ScriptedLLM": "llm", "FunctionLLM": "llm", "default_llm": "llm",
     "Reply": "events", "Usage": "events", "Observation": "events", "Step": "events", "Result": "events",
-    "RunStarted": "events", "StepStarted": "events", "Token": "events", "Thought": "events", "Notice": "events",
-    "RunEnded": "events",
+    "RunStarted": "events", "StepStarted": "events", "Token": "events", "Thought": "events",
+    "Notice": "events", "RunEnded": "events",
     "HelloReactError": "errors", "SettingsError": "errors", "ToolError": "errors", "ModelError": "errors",
     "Settings": "settings",
     "search": "toolbox.search", "calculate": "toolbox.calculator", "Encyclopedia": "toolbox.encyclopedia",
 }
 
-__all__ = [*_MODULE_OF, "__version__"]  # noqa: PLE0604
+__all__ = [*_MODULE_OF, "__version__"]
 
 if TYPE_CHECKING:
     from .agent import ReActAgent
     from .errors import HelloReactError, ModelError, SettingsError, ToolError
-    from .events import (Notice, Observation, Reply, Result, RunEnded, RunStarted, Step, StepStarted, Thought,
-                         Token, Usage)
+    from .events import (
+        Notice,
+        Observation,
+        Reply,
+        Result,
+        RunEnded,
+        RunStarted,
+        Step,
+        StepStarted,
+        Thought,
+        Token,
+        Usage,
+    )
     from .llm import FunctionLLM, HelloAgentsLLM, ScriptedLLM, default_llm
     from .parser import Action, Finish, Malformed, Turn, parse
     from .prompt import Prompt

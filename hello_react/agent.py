@@ -1,12 +1,14 @@
 """ReActAgent: the one while loop that runs an agent (chapter 05).
 
-In the paper's words (Yao et al., arXiv 2210.03629, section 2): the thought and the action of step t come from the
-model, (th_t, a_t) = π(q, (a_1, o_1), ..., (a_{t-1}, o_{t-1})); the observation comes from the tool, o_t = T(a_t).
+In the paper's words (Yao et al., arXiv 2210.03629, section 2): the thought and the action of step t come from
+the model, (th_t, a_t) = π(q, (a_1, o_1), ..., (a_{t-1}, o_{t-1})); the observation comes from the tool, o_t =
+T(a_t).
 
     >>> from hello_react import ScriptedLLM, ToolExecutor
     >>> tools = ToolExecutor()
     >>> tools.register_tool("Length", "Counts the letters of a word.", len)
-    >>> model = ScriptedLLM(["Thought: I count.\\nAction: Length[giraffe]", "Thought: Done.\\nAction: Finish[7]"])
+    >>> model = ScriptedLLM(["Thought: I count.\\nAction: Length[giraffe]", "Thought: Done.\\nAction:
+    Finish[7]"])
     >>> str(ReActAgent(model, tools).run("How long is 'giraffe'?", verbose=False))
     '7'
 """
@@ -21,8 +23,23 @@ from typing import Any
 from . import llm
 from .background import iterate_in_thread
 from .errors import ContextLengthError, HelloReactError, ModelTimeoutError
-from .events import (Event, Message, Notice, Observation, Reply, Result, RunEnded, RunStarted, Status, Step,
-                     StepStarted, Thought, Usage)
+from .events import (
+    REASONS,
+    Event,
+    Message,
+    Notice,
+    Observation,
+    Reply,
+    Result,
+    RunEnded,
+    RunStarted,
+    Status,
+    Step,
+    StepStarted,
+    Thought,
+    Usage,
+    drain,
+)
 from .guards import REPEAT_NOTE, Deadline, History, Repeats, WindowWatch, whole_number
 from .parser import Action, Finish, Malformed, Turn, parse
 from .prompt import LAST_CALL, Prompt, render_step
@@ -31,18 +48,6 @@ from .tools import ToolExecutor
 
 Approve = Callable[[Action], "bool | str"]
 CheckAnswer = Callable[[str], "bool | str | None"]
-
-REASONS: dict[Status, str] = {
-    "finished": "finished with an answer",
-    "best_effort": "the step limit was reached; this is the best answer so far",
-    "max_steps": "no answer within {max_steps} steps",
-    "malformed": "no answer: {max_malformed} replies in a row did not keep to the format",
-    "repeating": "no answer: the same call gave the same result three times",
-    "timed_out": "no answer within {time_limit} seconds",
-    "interrupted": "interrupted",
-    "failed": "no answer: {error}",
-}
-
 
 @dataclass
 class Run:
@@ -74,9 +79,11 @@ class ReActAgent:
         max_malformed: unreadable replies in a row that end the run.
         observation_limit: characters of a tool's result that the model reads.
         history_budget: estimated tokens of steps in the prompt; over it the oldest are dropped.
-        approve: asked before each call; True runs it, False or words refuse it, and the model reads the words.
+        approve: asked before each call; True runs it, False or words refuse it, and the model reads the
+            words.
         best_effort: at the step limit, ask once more for the best answer so far.
-        check_answer: asked before an answer is taken; None or True accept, False or words send the model back.
+        check_answer: asked before an answer is taken; None or True accept, False or words send the model
+            back.
 
     Raises:
         ValueError: an option that can't be used.
@@ -112,7 +119,8 @@ class ReActAgent:
             on_event: called with each event, in place of the printer.
 
         Raises:
-            ValueError: the question is empty. ModelError: the model's service failed; `error.result` holds what was
+            ValueError: the question is empty. ModelError: the model's service failed; `error.result` holds
+                what was
             done until then.
         """
         if on_event is None and verbose:
@@ -131,7 +139,8 @@ class ReActAgent:
 
     async def arun(self, question: str, *, conversation: Any = None,
                    on_event: Callable[[Event], None] | None = None) -> Result:
-        """`run` for asynchronous code: the same loop in a worker thread. Silent unless `on_event` is given."""
+        """`run` for asynchronous code: the same loop in a worker thread. Silent unless `on_event` is given.
+        """
         result: Result | None = None
         async for event in self.astream(question, conversation=conversation):
             if on_event:
@@ -193,7 +202,8 @@ class ReActAgent:
             raise
         except BaseException as error:  # noqa: BLE001  whatever ends a run, its last event tells of it first
             timed_out = isinstance(error, ModelTimeoutError) and run.deadline.passed
-            status = "timed_out" if timed_out else "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
+            stopped = isinstance(error, KeyboardInterrupt)
+            status = "timed_out" if timed_out else "interrupted" if stopped else "failed"
             failure = None if timed_out else error
         result = self._result(run, status, answer, failure)
         if run.conversation is not None and answer is not None:
@@ -227,7 +237,8 @@ class ReActAgent:
             yield part
         assert reply is not None
         run.last_text = reply.text
-        warning = run.window.suspicion(sum(len(str(m.get("content") or "")) for m in messages), reply.usage.prompt_tokens)
+        size = sum(len(str(message.get("content") or "")) for message in messages)
+        warning = run.window.suspicion(size, reply.usage.prompt_tokens)
         if warning:
             yield Notice(warning)
         return reply
@@ -244,16 +255,18 @@ class ReActAgent:
         if left:
             note = ", ".join(f"{call.tool}[{clip(call.input, 60)}]" for call in left)
             last = observations[-1]
-            observations[-1] = replace(last, text=f"{last.text}\n(Only the first action was run. Not run: {note}. "
-                                                  "Write one action at a time.)")
+            note = f"(Only the first action was run. Not run: {note}. Write one action at a time.)"
+            observations[-1] = replace(last, text=f"{last.text}\n{note}")
         return tuple(observations)
 
     def _call_tool(self, run: Run, call: Action) -> Observation:
         verdict = self.approve(call) if self.approve else True
         if verdict is not True:
             words = f": {verdict}" if isinstance(verdict, str) and verdict.strip() else "."
-            return Observation(f"{call.tool} was not run: the user refused it{words}", False, call.tool, "refused")
-        return run.tools.execute(call.tool, call.input, timeout=run.deadline.left, limit=self.observation_limit)
+            text = f"{call.tool} was not run: the user refused it{words}"
+            return Observation(text, False, call.tool, "refused")
+        left = run.deadline.left
+        return run.tools.execute(call.tool, call.input, timeout=left, limit=self.observation_limit)
 
     def _objections(self, answer: str) -> tuple[Observation, ...]:
         verdict = self.check_answer(answer) if self.check_answer else None
@@ -272,23 +285,24 @@ class ReActAgent:
         run.steps.append(Step(len(run.steps) + 1, turn.thought, (), (), reply, time.perf_counter() - began))
         if isinstance(turn.move, Finish):
             return turn.move.answer
-        unlabelled = isinstance(turn.move, Malformed) and turn.move.reason == "no_action" and not turn.thought
-        return reply.text.strip() if unlabelled and not reply.cut else None
+        plain_words = isinstance(turn.move, Malformed) and turn.move.reason == "no_action"
+        return reply.text.strip() if plain_words and not turn.thought and not reply.cut else None
 
     def _result(self, run: Run, status: Status, answer: str | None, failure: BaseException | None) -> Result:
-        error = f"{failure}" if isinstance(failure, HelloReactError) else f"{type(failure).__name__}: {failure}"
+        name = "" if isinstance(failure, HelloReactError) else f"{type(failure).__name__}: "
         reason = REASONS[status].format(max_steps=self.max_steps, max_malformed=self.max_malformed,
-                                        time_limit=self.time_limit, error=error)
-        return Result(run.question, answer, status, reason, tuple(run.steps), time.perf_counter() - run.began,
-                      Usage.total(step.usage for step in run.steps), run.last_text)
+                                        time_limit=self.time_limit, error=f"{name}{failure}")
+        seconds, usage = time.perf_counter() - run.began, Usage.total(step.usage for step in run.steps)
+        return Result(run.question, answer, status, reason, tuple(run.steps), seconds, usage, run.last_text)
 
     # --- what ToolCallingAgent does differently
 
     def messages(self, run: Run) -> list[Message]:
         """The messages of the next model call."""
         left_out = f"[{run.history.dropped} earlier steps were left out]\n" if run.history.dropped else ""
-        return self.prompt.messages(run.question, run.tools.describe(), left_out + "".join(run.history.entries),
-                                    run.conversation.turns() if run.conversation is not None else ())
+        earlier = run.conversation.turns() if run.conversation is not None else ()
+        history = left_out + "".join(run.history.entries)
+        return self.prompt.messages(run.question, run.tools.describe(), history, earlier)
 
     def with_last_call(self, messages: list[Message], run: Run) -> list[Message]:
         """The same messages, asking for the best answer now."""
@@ -324,24 +338,3 @@ class ReActAgent:
         """An entry that is too long for the budget alone, cut to about `share` of its length."""
         return clip(entry, max(1, int(len(entry) * share))) + "\n"
 
-
-def drain(events: Generator[Event, None, None], *listeners: Callable[[Event], None]) -> Result:
-    """Pull a run to its end, give each event to the listeners, and return the result.
-
-    Ctrl-C while a listener works reaches the run like any other: its `RunEnded` still comes, then it is raised.
-    """
-    result: Result | None = None
-    for event in events:
-        try:
-            for listener in listeners:
-                listener(event)
-        except KeyboardInterrupt as stop:
-            if isinstance(event, RunEnded):
-                raise
-            event = events.throw(stop)
-            for listener in listeners:
-                listener(event)
-        if isinstance(event, RunEnded):
-            result = event.result
-    assert result is not None
-    return result

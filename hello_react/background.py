@@ -1,4 +1,4 @@
-"""Iterate a generator in a worker thread, from asynchronous code: the async face of the one loop.
+"""Work in threads: a call with a time limit, and the async face of the one loop.
 
     >>> import asyncio
     >>> async def main():
@@ -10,11 +10,42 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import threading
-from collections.abc import AsyncIterator, Iterator
-from typing import TypeVar
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any, TypeVar
 
 Item = TypeVar("Item")
+
+
+def run_in_thread(run: Callable[[], Any], timeout: float | None, name: str) -> Any:
+    """What `run` returns or raises, called in a thread of its own with this thread's context variables.
+
+    Raises:
+        TimeoutError: it took longer than `timeout` seconds; the thread is left to itself.
+    """
+    outcome: list[Any] = []
+    failure: list[BaseException] = []
+    done = threading.Event()
+
+    def work() -> None:
+        try:
+            outcome.append(run())
+        except BaseException as error:  # noqa: BLE001  handed to the waiting thread, which raises it
+            failure.append(error)
+        done.set()
+
+    context = contextvars.copy_context()
+    threading.Thread(target=context.run, args=(work,), name=name, daemon=True).start()
+    deadline = None if timeout is None else time.monotonic() + timeout
+    # Waits in short pieces: on Windows a long wait can't be interrupted by Ctrl-C.
+    while not done.wait(0.5 if deadline is None else min(0.5, max(0.0, deadline - time.monotonic()))):
+        if deadline is not None and time.monotonic() >= deadline:
+            raise TimeoutError(f"no result within {timeout:g} seconds")
+    if failure:
+        raise failure[0]
+    return outcome[0]
 
 
 async def iterate_in_thread(items: Iterator[Item]) -> AsyncIterator[Item]:

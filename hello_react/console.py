@@ -1,8 +1,9 @@
 """A run as a person reads it in a terminal: one listener of the events (chapter 06 reads what it shows).
 
-The thought appears as it streams; from the action on, the reply is held back until it is parsed, so that what is
-shown as an action or an answer is what the agent took it for. Each text is printed once. Colours only on a terminal
-that wants them (https://no-color.org); control signs in text from outside are made visible instead of obeyed.
+The thought appears as it streams; from the action on, the reply is held back until it is parsed, so that what
+is shown as an action or an answer is what the agent took it for. Each text is printed once. Colours only on a
+terminal that wants them (https://no-color.org); control signs in text from outside are made visible instead
+of obeyed.
 
     >>> from hello_react.events import Thought
     >>> Printer(sys.stdout)(Thought("I need a number."))
@@ -196,7 +197,10 @@ class Printer:
 
     def _labelled(self, label: str, text: str, style: str) -> None:
         self._break_line()
-        write(self.file, f"{self._styled(f'{label}:', style)} {printable(text)}\n")
+        text = printable(text)
+        if label != "Answer":  # lines of a tool's output can't pass for lines of this printer
+            text = text.replace("\n", "\n  ")
+        write(self.file, f"{self._styled(f'{label}:', style)} {text}\n")
 
     def _styled(self, text: str, style: str) -> str:
         return f"\x1b[{_COLOURS[style]}m{text}\x1b[0m" if self.colour and style and text else text

@@ -3,9 +3,9 @@
     HelloReactError
     ├── SettingsError            a missing or unusable setting: key, model, URL, .env file
     ├── MissingExtraError        an optional dependency is not installed; names the extra to install
-    ├── ToolError                a tool that can't be registered; also what a tool may raise to speak to the model
+    ├── ToolError                a tool that can't be registered; a tool may raise it to speak to the model
     ├── TraceError               a trace file that can't be read or replayed
-    └── ModelError               the model's service failed; carries the partial `result` of the run, if any
+    └── ModelError               the model's service failed; carries the partial `result` of the run
         ├── ModelConnectionError     no server there, or the connection broke
         ├── ModelTimeoutError        no answer, or a stream that stalled, within the time limit
         ├── ModelStatusError         the server said no: `status` holds the HTTP status
@@ -13,7 +13,7 @@
         │   ├── ModelNotFoundError       404: the model's name or the base URL
         │   ├── RateLimitError           429 after all retries
         │   └── ContextLengthError       the prompt is longer than the model's window
-        └── BadReplyError            a reply without usable content: empty, broken, not JSON, an error inside the stream
+        └── BadReplyError            a reply without usable content: empty, broken, not JSON
 
 A mistake of the model (an unreadable reply, an unknown tool, wrong arguments) is no exception: the agent
 answers it with an observation and goes on.

@@ -13,7 +13,7 @@ client returns and `Observation` what a tool execution returns: one family, noth
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Union
 
@@ -22,7 +22,20 @@ from .parser import Action, Finish, Malformed
 Message = dict[str, Any]
 """One chat message as servers read it: {"role": "user", "content": "..."}."""
 
-Status = Literal["finished", "best_effort", "max_steps", "malformed", "repeating", "timed_out", "interrupted", "failed"]
+Status = Literal[
+    "finished", "best_effort", "max_steps", "malformed", "repeating", "timed_out", "interrupted", "failed"
+]
+REASONS: dict[Status, str] = {
+    "finished": "finished with an answer",
+    "best_effort": "the step limit was reached; this is the best answer so far",
+    "max_steps": "no answer within {max_steps} steps",
+    "malformed": "no answer: {max_malformed} replies in a row did not keep to the format",
+    "repeating": "no answer: the same call gave the same result three times",
+    "timed_out": "no answer within {time_limit} seconds",
+    "interrupted": "interrupted",
+    "failed": "no answer: {error}",
+}
+"""How a run can end, in words for a person."""
 
 
 @dataclass(frozen=True)
@@ -161,7 +174,8 @@ class Step:
     Attributes:
         number: from 1.
         thought: the model's thought, or None.
-        calls: the actions of this step (one with the text agent; empty after an ending or an unreadable reply).
+        calls: the actions of this step (one with the text agent; empty after an ending or an unreadable
+            reply).
         observations: one for each call, in order; the note to the model after an unreadable reply.
         reply: the model's whole reply.
         seconds: the step's time, model and tools together.
@@ -186,13 +200,14 @@ class Result:
     Attributes:
         question: what was asked.
         answer: the answer, or None when there is none.
-        status: "finished"; "best_effort" (an answer asked for at the step limit); else why there is no answer:
-            "max_steps", "malformed", "repeating", "timed_out", "interrupted", "failed".
+        status: "finished"; "best_effort" (an answer asked for at the step limit); else why there is no
+            answer: "max_steps", "malformed", "repeating", "timed_out", "interrupted", "failed".
         reason: the status in one sentence for a person.
         steps: what happened, step by step.
         usage: tokens of all steps; unknown (None) as soon as one step is.
         seconds: wall time of the run.
-        last_text: the model's last reply as it came; the only trace of an answer that never kept to the format.
+        last_text: the model's last reply as it came; the only trace of an answer that never kept to the
+            format.
     """
 
     question: str
@@ -229,3 +244,26 @@ Event = Union[
 """Everything `ReActAgent.stream` may yield."""
 
 Messages = Sequence[Message]
+
+
+def drain(events: Generator[Event, None, None], *listeners: Callable[[Event], None]) -> Result:
+    """Pull a run to its end, give each event to the listeners, and return the result.
+
+    Ctrl-C while a listener works reaches the run like any other: its `RunEnded` still comes, then it is
+    raised.
+    """
+    result: Result | None = None
+    for event in events:
+        try:
+            for listener in listeners:
+                listener(event)
+        except KeyboardInterrupt as stop:
+            if isinstance(event, RunEnded):
+                raise
+            event = events.throw(stop)
+            for listener in listeners:
+                listener(event)
+        if isinstance(event, RunEnded):
+            result = event.result
+    assert result is not None
+    return result

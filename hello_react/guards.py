@@ -16,7 +16,8 @@ from .text import estimate_tokens
 
 Entry = TypeVar("Entry")
 
-REPEAT_NOTE = "You made this very call before, with this very result. Do something else, or finish with what you know."
+REPEAT_NOTE = ("You made this very call before, with this very result. "
+               "Do something else, or finish with what you know.")
 
 
 def whole_number(name: str, value: object, least: int) -> int:
@@ -34,7 +35,8 @@ class Deadline:
     """A time limit in seconds, or none."""
 
     def __init__(self, limit: float | None) -> None:
-        if limit is not None and (isinstance(limit, bool) or not isinstance(limit, (int, float)) or not limit >= 0):
+        number = isinstance(limit, (int, float)) and not isinstance(limit, bool)
+        if limit is not None and not (number and limit >= 0):
             raise ValueError(f"time_limit must be a number of seconds, 0 or more, not {limit!r}")
         self._end = None if limit is None else time.monotonic() + limit
 
@@ -64,13 +66,14 @@ class Repeats:
 class History(Generic[Entry]):
     """The steps that the next prompt shows, within a budget of estimated tokens.
 
-    Over budget, the oldest steps go in one block down to half of it: a window that slides at every step would make
-    the server read the whole prompt anew each time.
+    Over budget, the oldest steps go in one block down to half of it: a window that slides at every step would
+    make the server read the whole prompt anew each time.
     """
 
-    def __init__(self, budget: int, size: Callable[[Entry], str], cut: Callable[[Entry, float], Entry]) -> None:
+    def __init__(self, budget: int, text_of: Callable[[Entry], str],
+                 cut: Callable[[Entry, float], Entry]) -> None:
         self.budget, self.entries, self.dropped = budget, list[Entry](), 0
-        self._text_of, self._cut, self._sizes = size, cut, list[int]()
+        self._text_of, self._cut, self._sizes = text_of, cut, list[int]()
 
     def add(self, entry: Entry) -> int:
         """Add a step; how many old ones were dropped to make room."""
@@ -79,7 +82,8 @@ class History(Generic[Entry]):
         return self.shrink(self.budget // 2) if sum(self._sizes) > self.budget else 0
 
     def shrink(self, target: int | None = None) -> int:
-        """Drop the oldest steps, and cut the last one if need be, down to `target` tokens (half of now if None).
+        """Drop the oldest steps, and cut the last one if need be, down to `target` tokens (half of now if
+        None).
 
         Returns:
             How many steps were dropped or cut; 0 if there was nothing to take.
@@ -111,6 +115,7 @@ class WindowWatch:
             self._characters, self._tokens = characters, tokens
         elif characters > 1.1 * self._characters + 200:
             self._told = True
-            return (f"The prompt grows, but the server still counts about {tokens:,} prompt tokens: it is probably "
-                    f"cutting the prompt at its context window. Raise the window there, or lower history_budget.")
+            return (f"The prompt grows, but the server still counts about {tokens:,} prompt tokens: it is "
+                    "probably cutting the prompt at its context window. Raise the window there, or lower "
+                    "history_budget.")
         return None

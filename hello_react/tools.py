@@ -16,12 +16,10 @@ Whatever goes wrong in a tool becomes an observation that tells the model what t
 from __future__ import annotations
 
 import asyncio
-import contextvars
 import copy
 import difflib
 import inspect
 import re
-import threading
 import time
 import types
 import warnings
@@ -30,12 +28,15 @@ from functools import cached_property
 from typing import Any, TypeVar, overload
 
 from . import arguments
+from .background import run_in_thread
 from .errors import ToolError
 from .events import Observation
 from .repairs import LABEL, is_finish, means_no_action, squeeze
 from .text import clip, readable, redact, sendable
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+
+OTHER_WAYS = "Try another input or another tool."
 
 
 class Tool:
@@ -67,11 +68,12 @@ class Tool:
         self.parameters = arguments.parameters(function)
 
     @classmethod
-    def from_function(cls, function: Callable[..., Any], name: str | None = None, description: str | None = None,
-                      **options: Any) -> Tool:
+    def from_function(cls, function: Callable[..., Any], name: str | None = None,
+                      description: str | None = None, **options: Any) -> Tool:
         """A tool from a function's own name, docstring (its first paragraph) and parameters."""
         described = description or (inspect.getdoc(function) or "").strip().split("\n\n")[0]
-        return cls(name or getattr(function, "__name__", ""), " ".join(described.split()), function, **options)
+        own_name: str = getattr(function, "__name__", "")
+        return cls(name or own_name, " ".join(described.split()), function, **options)
 
     @cached_property
     def usage(self) -> str:
@@ -97,34 +99,11 @@ class Tool:
 
         if timeout is None and not inspect.iscoroutinefunction(self.function):
             return run()
-        return _in_thread(run, timeout, self.name)
+        return run_in_thread(run, timeout, f"tool {self.name}")
 
 
 async def _result(awaitable: Any) -> Any:
     return await awaitable
-
-
-def _in_thread(run: Callable[[], Any], timeout: float | None, name: str) -> Any:
-    outcome: list[Any] = []
-    failure: list[BaseException] = []
-    done = threading.Event()
-
-    def work() -> None:
-        try:
-            outcome.append(run())
-        except BaseException as error:  # noqa: BLE001  handed to the waiting thread, which raises it
-            failure.append(error)
-        done.set()
-
-    threading.Thread(target=contextvars.copy_context().run, args=(work,), name=f"tool {name}", daemon=True).start()
-    deadline = None if timeout is None else time.monotonic() + timeout
-    # Waits in short pieces: on Windows a long wait can't be interrupted by Ctrl-C.
-    while not done.wait(0.5 if deadline is None else min(0.5, max(0.0, deadline - time.monotonic()))):
-        if deadline is not None and time.monotonic() >= deadline:
-            raise TimeoutError(f"no result within {timeout:g} seconds")
-    if failure:
-        raise failure[0]
-    return outcome[0]
 
 
 class ToolExecutor:
@@ -135,7 +114,8 @@ class ToolExecutor:
 
     def register_tool(self, name: str, description: str, function: Callable[..., Any], *,
                       timeout: float | None = 60.0, retries: int = 0) -> None:
-        """Register `function` under `name`; see `Tool` for the arguments. A name used before is called out."""
+        """Register `function` under `name`; see `Tool` for the arguments. A name used before is called out.
+        """
         self.add(Tool(name, description, function, timeout=timeout, retries=retries))
 
     def add(self, tool: Tool) -> None:
@@ -146,9 +126,10 @@ class ToolExecutor:
         """
         for known in self._tools:
             if known != tool.name and squeeze(known) == squeeze(tool.name):
-                raise ToolError(f"The tools {known!r} and {tool.name!r} are too much alike; rename one of them.")
+                raise ToolError(f"The tools {known!r} and {tool.name!r} are too much alike; rename one.")
         if tool.name in self._tools:
-            warnings.warn(f"The tool {tool.name!r} was registered before; the new one replaces it.", stacklevel=3)
+            told = f"The tool {tool.name!r} was registered before; the new one replaces it."
+            warnings.warn(told, stacklevel=3)
         self._tools[tool.name] = tool
 
     @overload
@@ -157,7 +138,9 @@ class ToolExecutor:
     def tool(self, function: None = None, **options: Any) -> Callable[[Function], Function]: ...
 
     def tool(self, function: Any = None, **options: Any) -> Any:
-        """Decorator: register a function by its own name and docstring; `@tools.tool(name=..., timeout=...)` too."""
+        """Decorator: register a function by its own name and docstring; `@tools.tool(name=..., timeout=...)`
+        too.
+        """
         if function is None:
             return lambda decorated: self.tool(decorated, **options)
         self.add(Tool.from_function(function, **options) if options else Tool.from_function(function))
@@ -183,10 +166,12 @@ class ToolExecutor:
         return "\n".join(map(str, self._tools.values()))
 
     describe = get_available_tools
-    registerTool, getTool, getAvailableTools = register_tool, get_tool, get_available_tools  # the book's names
+    registerTool, getTool, getAvailableTools = register_tool, get_tool, get_available_tools  # as in the book
 
     def for_run(self) -> ToolExecutor:
-        """A copy for one run: tools that keep state (objects with `for_run()`) are asked for a fresh copy of themselves."""
+        """A copy for one run: tools that keep state (objects with `for_run()`) are asked for a fresh copy of
+        themselves.
+        """
         fresh, copies = ToolExecutor(), dict[int, Any]()
         for name, tool in self._tools.items():
             owner = getattr(tool.function, "__self__", tool.function)
@@ -197,7 +182,8 @@ class ToolExecutor:
             fresh._tools[name] = tool
         return fresh
 
-    def execute(self, name: str, input: str, *, timeout: float | None = None, limit: int = 4_000) -> Observation:
+    def execute(self, name: str, input: str, *, timeout: float | None = None,
+                limit: int = 4_000) -> Observation:
         """Run one call and return what the model reads of it; never raises for what the tool does.
 
         Args:
@@ -211,7 +197,8 @@ class ToolExecutor:
             near = difflib.get_close_matches(name, self.names, 1)
             hint = f" Did you mean {near[0]}?" if near else ""
             tools = ", ".join(self.names) or "none"
-            return Observation(f"There is no tool named {name!r}.{hint} Tools: {tools}.", False, name, "unknown_tool")
+            text = f"There is no tool named {name!r}.{hint} Tools: {tools}."
+            return Observation(text, False, name, "unknown_tool")
         limits = [seconds for seconds in (tool.timeout, timeout) if seconds is not None]
         began = time.perf_counter()
         value, text, error = self._attempt(tool, input, min(limits) if limits else None)
@@ -229,12 +216,12 @@ class ToolExecutor:
             except ToolError as error:
                 return None, redact(str(error)), "raised"
             except TimeoutError as error:
-                text, kind = f"{tool.name} timed out ({error}). Try another input or another tool.", "timed_out"
+                text, kind = f"{tool.name} timed out ({error}). {OTHER_WAYS}", "timed_out"
             except KeyboardInterrupt:
                 raise
             except BaseException as error:  # noqa: BLE001  the tool boundary: a tool may raise anything
                 text = f"{tool.name} failed: {type(error).__name__}: {error}".rstrip(": ")
-                text, kind = f"{redact(text)}. Try another input or another tool.", "raised"
+                text, kind = f"{redact(text)}. {OTHER_WAYS}", "raised"
             if left:
                 time.sleep(0.2 * 2 ** (tool.retries - left))
         return None, text, kind

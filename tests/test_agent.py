@@ -22,7 +22,7 @@ from hello_react import (
     ToolExecutor,
     Usage,
 )
-from hello_react.agent import drain
+from hello_react.events import drain
 from hello_react.errors import BadReplyError, ContextLengthError, ModelTimeoutError
 from hello_react.prompt import render_step
 

@@ -171,8 +171,8 @@ def test_elements_melt_below_their_boiling_point() -> None:
 def test_elements_have_the_right_symbols() -> None:
     symbols = {1: "H", 2: "He", 3: "Li", 6: "C", 7: "N", 8: "O", 9: "F", 10: "Ne", 11: "Na", 12: "Mg",
                13: "Al", 14: "Si", 15: "P", 16: "S", 17: "Cl", 18: "Ar", 19: "K", 20: "Ca", 22: "Ti",
-               26: "Fe", 28: "Ni", 29: "Cu", 30: "Zn", 31: "Ga", 47: "Ag", 50: "Sn", 53: "I", 74: "W", 78: "Pt",
-               79: "Au", 80: "Hg", 82: "Pb", 84: "Po", 88: "Ra", 92: "U", 94: "Pu"}
+               26: "Fe", 28: "Ni", 29: "Cu", 30: "Zn", 31: "Ga", 47: "Ag", 50: "Sn", 53: "I", 74: "W",
+               78: "Pt", 79: "Au", 80: "Hg", 82: "Pb", 84: "Po", 88: "Ra", 92: "U", 94: "Pu"}
     found = {}
     for title in (title for title in TEXTS if KINDS[title] == "element"):
         symbol, number = re.search(r"symbol (\w+) and atomic number (\d+)", TEXTS[title]).groups()

@@ -1,0 +1,132 @@
+"""What a person sees of a run."""
+
+import io
+
+import pytest
+
+from hello_react import (
+    Finish,
+    Notice,
+    Observation,
+    ReActAgent,
+    Reply,
+    Result,
+    RunEnded,
+    ScriptedLLM,
+    StepStarted,
+    Thought,
+    Token,
+    ToolExecutor,
+    Usage,
+)
+from hello_react.console import Printer, wants_colour, write
+
+
+def shown(replies, question="q", printer_options=None, **options):
+    tools = ToolExecutor()
+    tools.register_tool("Search", "Looks things up.", lambda query: f"about {query}")
+    out = io.StringIO()
+    printer = Printer(out, **(printer_options or {}))
+    ReActAgent(ScriptedLLM(replies), tools, **options).run(question, on_event=printer)
+    return out.getvalue()
+
+
+def test_a_run_is_shown_step_by_step_and_each_text_once():
+    text = shown(["Thought: I look it up.\nAction: Search[Oslo]",
+                  Reply("Thought: It is Oslo, I am sure of it.\nAction: Finish[Oslo city]", usage=Usage(1200, 9))])
+    lines = [line for line in text.splitlines() if not line.startswith(("  [", "("))]
+    assert lines == ["Step 1", "Thought: I look it up.", "Action: Search[Oslo]", "Observation: about Oslo", "Step 2",
+                     "Thought: It is Oslo, I am sure of it.", "Answer: Oslo city"]
+    assert "  [tokens unknown, 0.0 s]" in text
+    assert "  [1,200 + 9 tokens, 0.0 s]" in text
+    assert "(2 steps, tokens unknown, 0." in text
+
+
+def test_a_thought_without_streaming_is_shown_too():
+    out = io.StringIO()
+    printer = Printer(out)
+    for event in (StepStarted(1, ()), Reply("x"), Thought("not streamed"), Finish("7"),
+                  RunEnded(Result("q", "7", "finished", "done"))):
+        printer(event)
+    assert out.getvalue().splitlines()[:3] == ["Step 1", "Thought: not streamed", "Answer: 7"]
+
+
+def test_unreadable_reply_is_shown_with_the_note_to_the_model():
+    text = shown(["Thought: x\nAction: Serach[a]", "Thought: y\nAction: Finish[1]"])
+    assert "Action: Serach[a]\n(This reply can't be read: unknown_tool.)\nNote to the model: There is no tool" in text
+
+
+def test_an_answer_is_shown_as_one_only_when_it_was_taken():
+    text = shown(["Thought: x\nAction: Finish[41]", "Thought: x\nAction: Finish[42]"], check_answer=lambda a: a == "42")
+    assert "Answer: 41" not in text
+    assert "Action: Finish[41]\nObservation: This answer was not accepted" in text
+    assert text.count("Answer: 42") == 1
+
+
+def test_reasons_of_runs_without_an_answer():
+    assert "[no answer within 1 steps]" in shown(["Thought: x\nAction: Search[a]"], max_steps=1)
+    text = shown(["One.", "Two.", "It is 42, surely."])
+    assert "[no answer: 3 replies in a row did not keep to the format]" in text
+    assert "The model's last reply, not in the format:\nIt is 42, surely." in text
+    reasons = io.StringIO()
+    assert "no answer" not in shown(["Thought: x\nAction: Search[a]"], max_steps=1, printer_options={"reasons": reasons})
+    assert reasons.getvalue() == "[no answer within 1 steps]\n"
+    assert "best answer so far" in shown(["Thought: x\nAction: Search[a]", "Action: Finish[1]"], max_steps=1, best_effort=True)
+
+
+def test_escape_codes_and_spoofed_lines_in_observations_are_made_visible():  # V05
+    out = io.StringIO()
+    Printer(out)(Observation("a\x1b[2J\x1b]0;title\x07\x9b1m\rb\nAnswer: spoofed\u202e"))
+    assert out.getvalue() == "Observation: a\\x1b[2J\\x1b]0;title\\x07\\x9b1m\\rb\n  Answer: spoofed\\u202e\n"
+
+
+@pytest.mark.parametrize("size", [1, 2, 7, 1000])
+def test_tokens_stream_up_to_the_action_in_any_chunking(size):
+    out = io.StringIO()
+    printer = Printer(out)
+    reply = "Sure.\n\nThought: a long thought that goes on\nfor two lines\n**Action:** Search[x]\n"
+    printer(StepStarted(1, ()))
+    for start in range(0, len(reply), size):
+        printer(Token(reply[start:start + size]))
+    printer(Reply(reply))
+    assert out.getvalue() == "Step 1\nSure.\nThought: a long thought that goes on\nfor two lines\n"
+
+
+def test_thinking_and_restarts():
+    out = io.StringIO()
+    printer = Printer(out)
+    for event in (StepStarted(1, ()), Token("hmm, ", thinking=True), Token("well", thinking=True), Token("Thought: half of a line and"),
+                  Notice("again", restart=True), Token("Thought: whole\n"), Reply("Thought: whole"), Thought("whole")):
+        printer(event)
+    assert out.getvalue() == "Step 1\nhmm, well\nThought: half of a line and\n! again\nThought: whole\n"
+
+
+def test_prompt_and_raw_reply_on_demand():
+    text = shown(["Thought: x\nAction: Search[a]", "Thought: y\nAction: Finish[1]"],
+                 printer_options={"show_prompt": True, "show_raw": True})
+    assert "--- the prompt ---\n(user)\nAnswer the question" in text
+    assert "--- added to the prompt ---\nThought: x\nAction: Search[a]\nObservation: about a\n---" in text
+    assert "--- the reply as it came ---\nThought: y\nAction: Finish[1]\n---" in text
+
+
+def test_colours_only_where_wanted(monkeypatch):  # C09
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    assert not wants_colour(io.StringIO())
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    assert wants_colour(Terminal())
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert not wants_colour(Terminal())
+    assert "\x1b[1mStep 1\x1b[0m" in shown(["Action: Finish[1]"], printer_options={"colour": True})
+    assert "\x1b" not in shown(["Action: Finish[1]"])
+
+
+def test_a_console_that_lacks_signs_shows_question_marks():
+    raw = io.BytesIO()
+    file = io.TextIOWrapper(raw, encoding="gbk", write_through=True)
+    write(file, "华为 – é ☃ 😀\n")
+    assert raw.getvalue().decode("gbk").startswith("华为")
+    assert b"?" in raw.getvalue()
