@@ -196,8 +196,8 @@ def _run(options: argparse.Namespace) -> int:
     if question is None:
         from .chat import chat
 
-        return chat(agent, printer=_printer(options), out=sys.stdout, err=sys.stderr, secrets=settings.secrets,
-                    trace=options.trace)
+        return chat(agent, printer=_printer(options), out=sys.stdout, err=sys.stderr,
+                    secrets=settings.secrets, trace=options.trace)
     return _answer(agent, question, options, settings)
 
 
@@ -505,11 +505,11 @@ def _try_tool(options: argparse.Namespace, settings: Settings) -> int:
     from .parser import Action, parse
 
     tools, about = _tools(options, settings, local=_uses_local(options, settings))
-    if about:
-        _say(about)
     move = parse(f"Action: {options.try_tool}", tools.names).move
     if not isinstance(move, Action):
         raise ValueError(f"--try-tool: write a call such as 'Search[Oslo]'; tools: {', '.join(tools.names)}")
+    if about and move.tool in ("Search", "Lookup"):
+        _say(about)
     observation = tools.execute(move.tool, move.input)
     _out(observation.text)
     return OK if observation.ok else NO_ANSWER

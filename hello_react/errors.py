@@ -31,8 +31,8 @@ class HelloReactError(Exception):
     """Base of all; its text is one message for a person, and never holds a key."""
 
 
-class SettingsError(HelloReactError):
-    """A setting is missing or can't be used."""
+class SettingsError(HelloReactError, ValueError):
+    """A setting is missing or can't be used; a ValueError too, as in the book."""
 
 
 class MissingExtraError(HelloReactError):

@@ -31,7 +31,7 @@ REASONS: dict[Status, str] = {
     "max_steps": "no answer within {max_steps} steps",
     "malformed": "no answer: {max_malformed} replies in a row did not keep to the format",
     "repeating": "no answer: the same call gave the same result three times",
-    "timed_out": "no answer within {time_limit} seconds",
+    "timed_out": "no answer within {time_limit:g} seconds",
     "interrupted": "interrupted",
     "failed": "no answer: {error}",
 }
