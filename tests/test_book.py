@@ -29,7 +29,7 @@ SCRIPT = ["Thought: 需要查最新的手机。\nAction: Search[华为最新手�
 def both_servers(monkeypatch):
     with ModelServer(SCRIPT) as model, SerpApiServer({"answer_box": {"answer": "Mate 70，影像出色，续航长"}}) as serpapi:
         for name, value in {"LLM_MODEL_ID": "m", "LLM_API_KEY": "k1234567", "LLM_BASE_URL": model.url,
-                            "SERPAPI_API_KEY": "s1234567", "SERPAPI_BASE_URL": serpapi.url}.items():
+                            "SERPAPI_API_KEY": serpapi.key, "SERPAPI_BASE_URL": serpapi.url}.items():
             monkeypatch.setenv(name, value)
         yield model, serpapi
 

@@ -237,7 +237,7 @@ def test_try_tool_runs_one_tool_as_the_agent_would(model):
 def test_serpapi_is_the_search_in_use_with_a_key(model, monkeypatch):
     model("Thought: x\nAction: Search[Huawei phone]", DONE)
     with SerpApiServer({"answer_box": {"answer": "Mate 70"}}) as serpapi:
-        monkeypatch.setenv("SERPAPI_API_KEY", "serp-key-1234567890")
+        monkeypatch.setenv("SERPAPI_API_KEY", serpapi.key)
         monkeypatch.setenv("SERPAPI_BASE_URL", serpapi.url)
         run = command("q")
     assert run.returncode == 0, said(run)

@@ -1,0 +1,1522 @@
+"""The model clients against real servers on loopback, fault by fault; L01 and so on are rows of the cases."""
+
+from __future__ import annotations
+
+import gc
+import json
+import socket
+import sys
+import threading
+import time
+from datetime import datetime, timedelta, timezone
+from email.utils import format_datetime
+
+import pytest
+
+from hello_react.errors import (
+    AuthenticationError,
+    BadReplyError,
+    ContextLengthError,
+    ModelConnectionError,
+    ModelError,
+    ModelNotFoundError,
+    ModelStatusError,
+    ModelTimeoutError,
+    RateLimitError,
+    SettingsError,
+)
+from hello_react.events import Notice, Reply, Token, ToolCall, Usage
+from hello_react.llm import (
+    OBSERVATION_STOPS,
+    FunctionLLM,
+    HelloAgentsLLM,
+    ScriptedLLM,
+    StreamCutter,
+    ask,
+    default_llm,
+)
+from tests.servers import (
+    DONE,
+    ModelServer,
+    breaks_after,
+    byte_by_byte,
+    call,
+    chunk,
+    error,
+    event,
+    events,
+    hangs_up,
+    honours_stop,
+    message,
+    never_answers,
+    pieces,
+    pings_for_ever,
+    raw,
+    refuses,
+    stalls_after,
+    status,
+    text,
+    usage,
+    web_page,
+)
+
+KEY = "sk-4f9aQ2cXwE7kLm0pRt5v"
+ASKED = [{"role": "user", "content": "What is 2+2?"}]
+GOOD = "Thought: easy\nAction: Finish[4]"
+
+
+def client(server, **options):
+    naps = []
+    llm = HelloAgentsLLM("model-x", KEY, server.url, **{"timeout": 5, "sleep": naps.append, **options})
+    llm.naps = naps
+    return llm
+
+
+def reply_to(*answers, stop=(), tools=None, **options):
+    """The reply of a client to a server with these answers."""
+    with ModelServer(answers) as server:
+        return client(server, **options).think(ASKED, stop=stop, tools=tools)
+
+
+def failure(kind, *answers, stop=(), tools=None, **options):
+    """The error of a client, and how many requests it took."""
+    with ModelServer(answers) as server:
+        with pytest.raises(ModelError) as caught:
+            client(server, **options).think(ASKED, stop=stop, tools=tools)
+        assert type(caught.value) is kind
+        words = str(caught.value)
+        assert "\n" not in words
+        assert KEY[:8] not in words
+        return words, len(server.requests)
+
+
+def streamed(*answers, stop=(), **options):
+    """Everything a client's stream yields."""
+    with ModelServer(answers) as server:
+        return list(client(server, **options).stream(ASKED, stop=stop))
+
+
+def shown(items):
+    return "".join(item.text for item in items if isinstance(item, Token) and not item.thinking)
+
+
+# --- settings ---
+
+
+def test_arguments_beat_settings_and_camel_case_is_accepted(monkeypatch):
+    monkeypatch.setenv("LLM_MODEL_ID", "from-environment")
+    monkeypatch.setenv("LLM_API_KEY", "key-from-environment")
+    monkeypatch.setenv("LLM_BASE_URL", "http://127.0.0.1:1/v1")
+    monkeypatch.setenv("LLM_TIMEOUT", "7")
+    llm = HelloAgentsLLM()
+    assert (llm.model, llm.base_url, llm.timeout) == ("from-environment", "http://127.0.0.1:1/v1", 7)
+    llm = HelloAgentsLLM("mine", apiKey="k3y", baseUrl="https://example.com/v1", timeout=3)
+    assert (llm.model, llm.base_url, llm.timeout) == ("mine", "https://example.com/v1", 3)
+
+
+@pytest.mark.parametrize(
+    "given", [{}, {"model": "m"}, {"model": "m", "api_key": "k3y"}, {"base_url": "http://h/v1"}]
+)
+def test_missing_settings_are_named_and_only_those(monkeypatch, tmp_path, given):
+    monkeypatch.chdir(tmp_path)
+    names = {"model": "LLM_MODEL_ID", "api_key": "LLM_API_KEY", "base_url": "LLM_BASE_URL"}
+    for name in [*names.values(), "LLM_TIMEOUT"]:
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(SettingsError) as caught:
+        HelloAgentsLLM(**given)
+    for argument, name in names.items():
+        assert (name in str(caught.value)) == (argument not in given)
+
+
+def test_default_model_is_the_one_that_is_set(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("LLM_MODEL_ID", "m")
+    monkeypatch.setenv("LLM_API_KEY", "k3y")
+    monkeypatch.setenv("LLM_BASE_URL", "http://h/v1")
+    assert default_llm(max_tokens=9).max_tokens == 9
+    monkeypatch.delenv("LLM_API_KEY")
+    with pytest.raises(SettingsError, match="Not set: LLM_API_KEY"):
+        default_llm()
+
+
+def test_no_model_at_all_names_three_ways(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    for name in ("LLM_MODEL_ID", "LLM_API_KEY", "LLM_BASE_URL"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setitem(sys.modules, "xllamacpp", None)  # as if it were not installed
+    with pytest.raises(SettingsError, match=r"LLM_BASE_URL.*on this machine.*hello-react\[local\]"):
+        default_llm()
+
+
+def test_default_timeout_is_sixty_seconds(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("LLM_TIMEOUT", raising=False)
+    assert HelloAgentsLLM("m", "k3y", "http://h/v1").timeout == 60
+
+
+@pytest.mark.parametrize("timeout", [0, -1, float("inf"), float("nan"), "soon", True])
+def test_timeout_must_be_a_positive_number(timeout):
+    with pytest.raises(SettingsError, match="timeout"):
+        HelloAgentsLLM("m", "k3y", "http://h/v1", timeout)
+
+
+def test_key_with_a_line_end_is_trimmed():  # E14
+    with ModelServer([GOOD]) as server:
+        HelloAgentsLLM("m", f" {KEY}\r\n", server.url, 5).think(ASKED)
+        assert server.requests[0].headers["authorization"] == f"Bearer {KEY}"
+
+
+@pytest.mark.parametrize(
+    "key", ["your-api-key", "YOUR_API_KEY", "sk-xxx", "<key>", "你的密钥", "sk-a\nb", "sk-ключ"]
+)
+def test_placeholder_or_impossible_key_is_refused(key):  # E16
+    with pytest.raises(SettingsError, match="LLM_API_KEY") as caught:
+        HelloAgentsLLM("m", key, "http://h/v1", 5)
+    assert key not in str(caught.value)
+
+
+def test_base_url_without_scheme():  # E15
+    with pytest.raises(SettingsError, match="https:// is missing"):
+        HelloAgentsLLM("m", "k3y", "api.example.com/v1", 5)
+
+
+@pytest.mark.parametrize(
+    "ending", ["/v1/", "//v1", "/v1//", "/v1/chat/completions", "/v1/chat/completions/", "/v1"]
+)
+def test_base_url_with_stray_slashes_or_the_full_path(ending):  # L27, L28
+    with ModelServer([GOOD]) as server:
+        HelloAgentsLLM("m", KEY, server.origin + ending, 5).think(ASKED)
+        assert [request.path for request in server.requests] == ["/v1/chat/completions"]
+
+
+def test_query_of_the_base_url_is_kept():
+    with ModelServer([GOOD]) as server:
+        HelloAgentsLLM("m", KEY, server.url + "?api-version=7", 5).think(ASKED)
+        assert server.requests[0].path == "/v1/chat/completions?api-version=7"
+
+
+def test_repr_shows_no_key_and_no_login():
+    llm = HelloAgentsLLM("model-x", KEY, "https://user:secret@example.com/v1?key=abc", 5)
+    assert repr(llm) == "HelloAgentsLLM(model='model-x', base_url='https://example.com/v1')"
+
+
+# --- what is sent ---
+
+
+def test_request_holds_what_was_asked_and_nothing_else():
+    with ModelServer([GOOD, GOOD]) as server:
+        llm = client(server, max_tokens=9, extra_body={"seed": 1})
+        llm.think(ASKED)
+        llm.think(
+            ASKED,
+            0.5,
+            stop="END",
+            tools=[{"type": "function"}],
+            tool_choice="auto",
+            max_tokens=None,
+            extra_body={"top_k": 2},
+        )
+    common = {
+        "model": "model-x",
+        "messages": ASKED,
+        "stream": True,
+        "stream_options": {"include_usage": True},
+        "max_tokens": 9,
+        "seed": 1,
+    }
+    assert server.bodies == [
+        {**common, "temperature": 0},
+        {
+            **common,
+            "temperature": 0.5,
+            "stop": ["END"],
+            "tools": [{"type": "function"}],
+            "tool_choice": "auto",
+            "top_k": 2,
+        },
+    ]
+
+
+def test_temperature_none_leaves_it_to_the_server():
+    with ModelServer([GOOD]) as server:
+        client(server, temperature=None).think(ASKED)
+        assert "temperature" not in server.bodies[0]
+
+
+def test_stream_false_asks_for_a_whole_answer():
+    with ModelServer([GOOD]) as server:
+        assert client(server).think(ASKED, stream=False).text == GOOD
+        assert "stream_options" not in server.bodies[0]
+
+
+def test_lone_surrogate_and_nul_are_made_safe_before_sending():  # L54
+    with ModelServer([GOOD]) as server:
+        nested = [{"role": "tool", "content": [{"type": "text", "text": "a\x00b\ud800c"}], "n": (1, None)}]
+        client(server).think(nested)
+        sent = server.bodies[0]["messages"]
+        assert sent == [{"role": "tool", "content": [{"type": "text", "text": "ab\ufffdc"}], "n": [1, None]}]
+        assert nested[0]["content"][0]["text"] == "a\x00b\ud800c"
+
+
+def test_messages_as_a_text_are_refused_before_any_request():
+    with ModelServer() as server:
+        with pytest.raises(TypeError, match="give a list"):
+            client(server).think("2+2?")
+        assert server.requests == []
+
+
+def test_what_openai_finds_in_the_environment_is_not_sent(monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-other-key-entirely")
+    monkeypatch.setenv("OPENAI_ORG_ID", "org-secret")
+    monkeypatch.setenv("OPENAI_PROJECT_ID", "proj-secret")
+    monkeypatch.setenv(
+        "OPENAI_CUSTOM_HEADERS", "X-Secret: 1\nauthorization: Bearer other\nAuthorization: Bearer two"
+    )
+    with ModelServer([GOOD]) as server:
+        client(server).think(ASKED)
+        headers = server.requests[0].headers
+    assert headers["authorization"] == f"Bearer {KEY}"
+    assert not {"openai-organization", "openai-project", "x-secret"} & set(headers)
+    assert "secret" not in str(headers)
+
+
+def test_loopback_is_reached_past_a_proxy(monkeypatch):
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    assert reply_to(GOOD).text == GOOD
+
+
+def test_unusable_proxy_is_a_clear_error(monkeypatch):
+    for name in ("HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
+        monkeypatch.setenv(name, "weird://127.0.0.1:9")
+    with pytest.raises(SettingsError, match="proxy"):
+        HelloAgentsLLM("m", KEY, "https://example.invalid/v1", 1).think(ASKED)
+
+
+# --- reading a stream ---
+
+
+def test_a_plain_stream():
+    items = streamed(text(GOOD, size=5))
+    reply = items[-1]
+    assert reply == Reply(GOOD, usage=Usage(7, 5), finish_reason="stop")
+    assert shown(items) == GOOD
+    assert all(isinstance(item, Token) for item in items[:-1])
+    assert sum(isinstance(item, Reply) for item in items) == 1
+
+
+def test_empty_choices_first():  # L01
+    assert reply_to(events({"choices": [], "prompt_filter_results": []}, *pieces(GOOD), DONE)).text == GOOD
+
+
+def test_empty_choices_with_usage_last():  # L02
+    assert reply_to(events(*pieces(GOOD), usage(11, 3), DONE)) == Reply(
+        GOOD, usage=Usage(11, 3), finish_reason="stop"
+    )
+
+
+@pytest.mark.parametrize(
+    "told", [None, {}, {"prompt_tokens": None}, {"prompt_tokens": "7"}, {"prompt_tokens": True}, []]
+)
+def test_unknown_usage_is_unknown(told):
+    assert reply_to(events(*pieces(GOOD), {"choices": [], "usage": told}, DONE)).usage == Usage()
+
+
+def test_null_content():  # L03
+    assert (
+        reply_to(
+            events(
+                chunk(role="assistant") | {"x": 1},
+                {"choices": [{"delta": {"role": "assistant", "content": None}}]},
+                *pieces(GOOD),
+                DONE,
+            )
+        ).text
+        == GOOD
+    )
+
+
+@pytest.mark.parametrize(
+    "choice", [{"index": 0}, {"delta": None}, {"delta": {}}, {"delta": []}, None, "x", {"index": None}]
+)
+def test_chunk_without_delta(choice):  # L04
+    assert reply_to(events({}, {"choices": [choice]}, *pieces(GOOD), DONE)).text == GOOD
+
+
+def test_null_reasoning_in_every_delta():  # L05
+    told = events(
+        *(chunk(part, reasoning_content=None, reasoning=None) for part in ("a", "b")),
+        chunk(finish="stop"),
+        DONE,
+    )
+    assert reply_to(told) == Reply("ab", finish_reason="stop")
+
+
+@pytest.mark.parametrize("field", ["reasoning_content", "reasoning"])
+def test_reasoning_is_kept_apart(field):
+    told = events(chunk(**{field: "Hm, "}), chunk(**{field: "4?"}), *pieces(GOOD), DONE)
+    items = streamed(told)
+    assert items[-1].thinking == "Hm, 4?"
+    assert shown(items) == items[-1].text == GOOD
+    assert [item.text for item in items if isinstance(item, Token) and item.thinking] == ["Hm, ", "4?"]
+
+
+def test_content_as_typed_parts():  # L08
+    parts = [
+        {"type": "text", "text": "Action: "},
+        {"type": "image_url", "image_url": {"url": "x"}},
+        "odd",
+        None,
+        {"type": "thinking", "thinking": [{"type": "text", "text": "no"}]},
+        {"text": "Finish"},
+        {"type": "text"},
+    ]
+    assert (
+        reply_to(events(chunk(parts), chunk([{"type": "text", "text": "[4]"}], "stop"), DONE)).text
+        == "Action: Finish[4]"
+    )
+    assert reply_to(message(parts)).text == "Action: Finish"
+
+
+def test_refusal_counts_as_text():
+    assert (
+        reply_to(events(chunk(refusal="I can't help."), chunk(finish="stop"), DONE)).text == "I can't help."
+    )
+
+
+@pytest.mark.parametrize(
+    ("sent", "words"),
+    [
+        ({"error": {"message": "upstream limit"}}, "upstream limit"),
+        ({"error": "overloaded"}, "overloaded"),
+        ({"object": "error", "message": "engine died", "code": 500}, "engine died"),
+        ({"error": {"code": 1301, "msg": "unsafe content"}, "choices": []}, "unsafe content"),
+    ],
+)
+def test_error_event_in_the_stream(sent, words):  # L09
+    said, requests = failure(BadReplyError, events(*pieces("Action: Finish[no]")[:4], sent, DONE))
+    assert words in said
+    assert requests == 1
+
+
+def test_error_told_by_the_name_of_the_event():
+    said, _ = failure(
+        BadReplyError, raw(event(chunk("a")), b'event: error\ndata: {"message": "out of memory"}\n\n')
+    )
+    assert "out of memory" in said
+
+
+@pytest.mark.parametrize(
+    ("sent", "kind"),
+    [
+        ({"message": "slow down", "code": 429}, RateLimitError),
+        ({"message": "slow down", "type": "rate_limit_exceeded"}, RateLimitError),
+        ({"message": "no", "code": "context_length_exceeded"}, ContextLengthError),
+    ],
+)
+def test_error_event_keeps_its_kind(sent, kind):
+    assert failure(kind, events(chunk("a"), {"error": sent}))[1] == 1
+
+
+def test_error_object_as_the_whole_body():
+    assert "no such thing" in failure(BadReplyError, {"error": {"message": "no such thing"}})[0]
+
+
+def test_error_echoing_the_key_is_redacted():
+    said, _ = failure(BadReplyError, events({"error": {"message": f"bad key {KEY}!"}}))
+    assert "bad key [key]!" in said
+
+
+def test_finish_reason_without_done():  # L12
+    assert reply_to(events(*pieces(GOOD))).text == GOOD
+
+
+@pytest.mark.parametrize("ending", [breaks_after, stalls_after, pings_for_ever])
+def test_finish_reason_then_break_or_silence(ending):
+    assert reply_to(ending(*pieces(GOOD)), timeout=0.8).text == GOOD
+
+
+@pytest.mark.parametrize("ending", [breaks_after, stalls_after, pings_for_ever])
+def test_server_that_does_not_end_after_done(ending):
+    started = time.monotonic()
+    assert reply_to(ending(*pieces(GOOD), usage(1, 2), DONE), timeout=30).usage == Usage(1, 2)
+    assert time.monotonic() - started < 10
+
+
+@pytest.mark.parametrize("broken", [breaks_after, events])
+def test_stream_that_breaks_off_is_asked_again(broken):
+    items = streamed(broken(chunk("Action: Fin"), chunk("ish[no]")), GOOD)
+    notice = next(item for item in items if isinstance(item, Notice))
+    assert notice.restart
+    assert "broke off after 18 characters, trying again in" in notice.text
+    assert "(1 of 3)" in notice.text
+    assert shown(items) == "Action: Finish[no]" + GOOD
+    assert items[-1].text == GOOD
+
+
+def test_stream_that_breaks_off_before_any_text():
+    notice, *rest = streamed(breaks_after(), GOOD)
+    assert isinstance(notice, Notice)
+    assert not notice.restart
+    assert rest[-1].text == GOOD
+
+
+def test_stream_that_always_breaks_off():
+    said, requests = failure(
+        ModelConnectionError, *[breaks_after(chunk("Action: Finish[no]"))] * 3, max_retries=2
+    )
+    assert "broke off after 18 characters" in said
+    assert "127.0.0.1" in said
+    assert requests == 3
+
+
+def test_half_a_chunk_at_the_end_is_a_broken_stream():
+    assert reply_to(raw(event(chunk("a")), b'data: {"choices": [{"del'), GOOD).text == GOOD
+
+
+@pytest.mark.parametrize("reason", ["error", "insufficient_system_resource"])
+def test_finish_reason_of_a_server_that_gave_up(reason):
+    assert reply_to(events(chunk("half a"), chunk(finish=reason), DONE), GOOD).text == GOOD
+
+
+def test_finish_reason_length_is_kept():  # L14, L15
+    reply = reply_to(events(chunk("Final Answer: The phone has"), chunk(finish="length"), DONE))
+    assert reply.finish_reason == "length"
+    assert reply.cut
+    assert reply.text == "Final Answer: The phone has"
+
+
+def test_multi_byte_characters_split_over_writes():  # L41
+    assert reply_to(byte_by_byte(*pieces("思考：查一下。🎉", 3), DONE)).text == "思考：查一下。🎉"
+
+
+def test_event_stream_in_every_allowed_shape():  # L42
+    first, second, third = (json.dumps(chunk(part)) for part in "abc")
+    head, _, tail = second.partition(" ")
+    body = (
+        f": ping\r\n\r\ndata:{first}\r\n\r\n: ping\r\nid: 7\r\nretry: 10\r\nevent: message\r\n"
+        f"data: {head}\r\ndata:{tail}\r\n\r\ndata\r\n\r\ndata: {third}\n\n"
+        f"data: {json.dumps(chunk(finish='stop'))}\r\rdata: [DONE]\n\n"
+    )
+    assert reply_to(raw(body.encode())).text == "abc"
+    assert reply_to(raw(*(bytes([byte]) for byte in body.encode()))).text == "abc"
+
+
+def test_stream_of_bare_carriage_returns():
+    assert reply_to(raw(*(event(one, "\r\r") for one in [*pieces(GOOD), DONE]))).text == GOOD
+
+
+def test_done_in_the_same_event_and_last_event_unclosed():
+    assert reply_to(raw(event(chunk("a")), event(chunk("b", "stop"), "\n") + b"data: [DONE]")).text == "ab"
+
+
+def test_line_separators_inside_json_are_text():
+    assert (
+        reply_to(events(chunk("a\u2028b\u2029c\x85d\x1ce"), chunk(finish="stop"), DONE)).text
+        == "a\u2028b\u2029c\x85d\x1ce"
+    )
+
+
+def test_byte_order_mark_and_blank_lines_first():
+    assert reply_to(raw(b"\xef", b"\xbb\xbf", b"\r\n", *map(event, [*pieces(GOOD), DONE]))).text == GOOD
+
+
+@pytest.mark.parametrize("kind", ["application/json", "text/plain", "text/html"])
+def test_content_type_does_not_matter(kind):
+    assert reply_to(raw(*map(event, [*pieces(GOOD), DONE]), content_type=kind)).text == GOOD
+
+
+def test_stream_asked_and_plain_json_given():  # L45
+    assert reply_to(message(GOOD)) == Reply(GOOD, usage=Usage(7, 5), finish_reason="stop")
+    assert reply_to(raw(b"  ", json.dumps(message(GOOD)).encode())).text == GOOD
+
+
+def test_plain_json_without_finish_reason():
+    assert reply_to(message(GOOD, None)).text == GOOD
+
+
+def test_whole_message_or_text_in_the_chunks():
+    old = [{"choices": [{"index": 0, "message": {"content": part}}]} for part in ("a", "b")]
+    assert reply_to(events(*old, DONE)).text == "ab"
+    assert reply_to(events({"choices": [{"text": "ab", "finish_reason": "stop"}]}, DONE)).text == "ab"
+    assert reply_to(events(*pieces("ab"), message("ab"), DONE)).text == "ab"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"choices": None, "base_resp": {"status_msg": "bad group id"}},
+        {"message": "bad group id"},
+        {"detail": "bad group id", "choices": "x"},
+    ],
+)
+def test_body_without_choices(body):  # L46
+    said, requests = failure(BadReplyError, body)
+    assert "bad group id" in said
+    assert requests == 1
+    assert "bad group id" in failure(BadReplyError, events(body, DONE))[0]
+
+
+def test_only_the_first_choice_is_read():  # L55
+    def both(mine, other):
+        return {
+            "choices": [{"index": 1, "delta": {"content": other}}, {"index": 0, "delta": {"content": mine}}]
+        }
+
+    assert reply_to(events(both("a", "x"), both("b", "y"), chunk(finish="stop"), DONE)).text == "ab"
+
+
+def test_glued_json_objects_in_one_event():  # L56
+    first, second = json.dumps(chunk("a")), json.dumps(chunk("b", "stop"))
+    assert reply_to(events(first + second, DONE)).text == "ab"
+    assert reply_to(events(f"{first}  {second} ")).text == "ab"
+    assert reply_to(events(f"[{first}, {second}]")).text == "ab"
+
+
+@pytest.mark.parametrize("junk", ["oops", '{"choices": [', "17", '"text"', "null", "[" * 100_000])
+def test_chunk_that_is_no_json_object(junk):
+    said, requests = failure(BadReplyError, events(chunk("a"), junk, chunk("b", "stop"), DONE))
+    assert "did not answer with JSON" in said
+    assert junk[:4] in said
+    assert requests == 1
+
+
+@pytest.mark.parametrize("page", [web_page(), status(200, "upstream connect error"), status(200, "[1, 2]")])
+def test_answer_that_is_no_json(page):  # L26
+    said, requests = failure(BadReplyError, page)
+    assert "LLM_BASE_URL" in said
+    assert "/v1" in said
+    assert "empty reply" not in said.lower()
+    assert requests == 1
+
+
+def test_empty_body():
+    assert reply_to(status(200, ""), GOOD).text == GOOD
+
+
+# --- thinking ---
+
+
+@pytest.mark.parametrize("tag", ["think", "thinking", "Think", "reasoning"])
+@pytest.mark.parametrize("size", [1, 3, 100])
+def test_leading_think_block(tag, size):
+    items = streamed(text(f"\n<{tag}>2 < 4 </thin</{tag}>\n\n{GOOD}", size))
+    reply = items[-1]
+    assert reply.thinking == "2 < 4 </thin"
+    assert reply.text.strip() == shown(items).strip() == GOOD
+    assert "<" not in reply.text
+
+
+def test_several_think_blocks_and_an_empty_one():
+    assert reply_to(text("<think>\n\n</think>\n\n<think>b</think> " + GOOD)) == Reply(
+        GOOD, "\n\nb", (), Usage(7, 5), "stop"
+    )
+
+
+@pytest.mark.parametrize(
+    "content", ["Thought: <think> is a tag </think>", "<thi", "<", "a <think>b</think>", "<thinker>"]
+)
+def test_think_tags_that_are_text(content):
+    items = streamed(text(content, 2))
+    assert items[-1].text == shown(items) == content
+    assert items[-1].thinking == ""
+
+
+def test_observation_inside_the_thinking_is_not_cut():  # L39
+    content = "<think>plan\nObservation: maybe\nso</think>Action: Search[x]\nObservation: fake"
+    reply = reply_to(text(content, 4), stop=OBSERVATION_STOPS)
+    assert (reply.text, reply.thinking) == ("Action: Search[x]", "plan\nObservation: maybe\nso")
+
+
+def test_stop_inside_the_thinking_is_asked_again_without_stop():  # L39
+    content = f"<think>plan\nObservation: maybe</think>\n{GOOD}"
+    with ModelServer([honours_stop(content)] * 3) as server:
+        llm = client(server)
+        assert llm.think(ASKED, stop=OBSERVATION_STOPS).text == GOOD
+        assert llm.think(ASKED, stop=OBSERVATION_STOPS).text == GOOD
+        assert ["stop" in body for body in server.bodies] == [True, False, False]
+
+
+def test_model_that_thinks_is_not_sent_stop_again():  # L39
+    with ModelServer([events(chunk(reasoning_content="hm"), *pieces(GOOD), DONE), GOOD]) as server:
+        llm = client(server)
+        llm.think(ASKED, stop=OBSERVATION_STOPS)
+        llm.think(ASKED, stop=OBSERVATION_STOPS)
+        assert ["stop" in body for body in server.bodies] == [True, False]
+
+
+def test_whole_reply_in_the_thinking():  # L07
+    said, requests = failure(
+        BadReplyError, *[events(chunk(reasoning_content=GOOD), chunk("", "stop"), DONE)] * 4
+    )
+    assert "Empty reply" in said
+    assert "reasoning_content" in said
+    assert requests == 2
+
+
+def test_whole_reply_in_the_thinking_then_a_good_one():
+    items = streamed(events(chunk(reasoning_content="hm"), chunk(finish="stop"), DONE), GOOD)
+    notice = next(item for item in items if isinstance(item, Notice))
+    assert notice == Notice("empty reply, trying again (1 of 1)", restart=True)
+    assert items[-1] == Reply(GOOD, usage=Usage(7, 5), finish_reason="stop")
+
+
+def test_unclosed_think_block():
+    said, requests = failure(BadReplyError, *[text(f"<think>{GOOD}")] * 4)
+    assert "thinking" in said
+    assert requests == 2
+
+
+# --- empty replies ---
+
+
+def test_empty_three_times_running():  # L47
+    said, requests = failure(BadReplyError, *[text("")] * 5)
+    assert "Empty reply" in said
+    assert "no text at all" in said
+    assert requests == 3
+
+
+def test_blank_replies_then_a_good_one():
+    items = streamed(text(" \n"), events(chunk(tool_calls=[], finish="tool_calls"), DONE), GOOD)
+    assert items[-1].text == GOOD
+    assert [item.text for item in items if isinstance(item, Notice)] == [
+        "empty reply, trying again (1 of 2)",
+        "empty reply, trying again (2 of 2)",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("chunks", "words"),
+    [
+        ([chunk(finish="content_filter")], "content filter"),
+        ([chunk(finish="length")], "max_tokens"),
+        ([chunk(reasoning_content="hm"), chunk(finish="length")], "while it was thinking"),
+    ],
+)
+def test_empty_reply_names_its_cause(chunks, words):
+    said, requests = failure(BadReplyError, *[events(*chunks, DONE)] * 4)
+    assert words in said
+    assert requests == 1
+
+
+def test_no_retries_means_none_for_empty_replies_too():
+    assert failure(BadReplyError, text(""), GOOD, max_retries=0)[1] == 1
+
+
+# --- the cut before an invented observation ---
+
+FAKE = "Thought: look\nAction: Search[x]\nObservation: fake\nAction: Finish[fake]"
+CUT = "Thought: look\nAction: Search[x]"
+
+
+def cut(content, size=1):
+    """What a cutter shows of `content`, fed in pieces of `size`, and whether it cut."""
+    cutter = StreamCutter()
+    fed = "".join(cutter.feed(content[start : start + size]) for start in range(0, len(content), size))
+    return fed + cutter.close(), cutter.done
+
+
+@pytest.mark.parametrize("size", [1, 2, 7, 1000])
+def test_invented_observation_is_cut(size):  # L37
+    with ModelServer([text(FAKE, size)]) as server:
+        llm = client(server)
+        items = list(llm.stream(ASKED, stop=OBSERVATION_STOPS))
+        assert server.bodies[0]["stop"] == list(OBSERVATION_STOPS)
+    assert shown(items) == items[-1].text == CUT
+    assert items[-1].finish_reason == "stop"
+    assert items[-1].usage == Usage()
+
+
+def test_stop_word_split_over_chunks():  # L38
+    items = streamed(
+        events(
+            chunk("Action: Search[x]\nObser"),
+            chunk("vation: fake"),
+            chunk("\nAction: Finish[fake]", "stop"),
+            DONE,
+        ),
+        stop=OBSERVATION_STOPS,
+    )
+    assert shown(items) == items[-1].text == "Action: Search[x]"
+
+
+def test_nothing_is_read_after_the_cut():
+    started = time.monotonic()
+    reply = reply_to(
+        stalls_after(*map(chunk, [CUT, "\nObservation: fa"])), stop=OBSERVATION_STOPS, timeout=30
+    )
+    assert reply.text == CUT
+    assert time.monotonic() - started < 10
+
+
+def test_without_stop_nothing_is_cut():
+    assert reply_to(text(FAKE)).text == FAKE
+
+
+def test_cut_in_a_whole_answer():
+    assert reply_to(message(FAKE), stop=OBSERVATION_STOPS).text == CUT
+
+
+LABELS = [
+    "Observation:",
+    "observation :",
+    "OBSERVATION：",
+    "**Observation:**",
+    "**Observation**:",
+    "## Observation:",
+    "- Observation:",
+    "> Observation:",
+    "`Observation`:",
+    "Observation 1:",
+    "Observation #2:",
+    "Observation (3):",
+    "**Observation 12:**",
+    "  Observation:",
+    "\tObservation:",
+    "观察：",
+    "观察:",
+    "观察结果：",
+    "**观察**：",
+    "观察 1：",
+    "\u3000观察：",
+    "1. Observation:",
+    "Observations:",
+    "Observation\n",
+    "**Observation**\n",
+    "观察结果\n",
+]
+
+
+@pytest.mark.parametrize("label", LABELS)
+@pytest.mark.parametrize("size", [1, 4, 1000])
+def test_labels_that_are_cut(label, size):
+    assert cut(f"{CUT}\n{label} fake", size) == (CUT, True)
+    assert cut(f"{CUT}\r\n \n{label} fake", size) == (CUT, True)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Observation shows that",
+        "Observational data:",
+        "My Observation: x",
+        "观察到：x",
+        "x观察：y",
+        "Observation of stars: many",
+        "Obs:",
+        "Observable: x",
+        "观",
+        "Ob",
+        "- 12 obs",
+    ],
+)
+@pytest.mark.parametrize("size", [1, 4, 1000])
+def test_lines_that_are_not_cut(line, size):
+    content = f"Thought: a\n{line}\nAction: Finish[x]\n"
+    assert cut(content, size) == (content, False)
+    assert cut(f"Thought: a\n{line}", size) == (f"Thought: a\n{line}", False)
+
+
+@pytest.mark.parametrize("size", [1, 4, 1000])
+def test_leading_observation_is_kept_for_the_parser(size):
+    for lead in ("Observation: old\n", "\n\nObservation: old\n", "观察：old\n"):
+        assert cut(f"{lead}{CUT}\nObservation: new", size) == (f"{lead}{CUT}", True)
+
+
+@pytest.mark.parametrize(
+    "torso",
+    ["Observation", "Observ", "obse", "**Observation", "Observation 2", "观察", "观察结", " Observation"],
+)
+@pytest.mark.parametrize("size", [1, 1000])
+def test_torso_of_a_label_at_the_end_is_dropped(torso, size):
+    assert cut(f"{CUT}\n{torso}", size) == (CUT, False)
+    assert cut(torso, size) == (torso, False)
+
+
+def test_torso_left_by_the_server_is_dropped():
+    items = streamed(text(f"{CUT}\nObserv"), stop=OBSERVATION_STOPS)
+    assert shown(items) == items[-1].text == CUT
+
+
+def test_what_was_held_back_comes_at_the_end():
+    items = streamed(text(f"{GOOD}\n- "), stop=OBSERVATION_STOPS)
+    assert shown(items) == items[-1].text == f"{GOOD}\n- "
+
+
+def test_trailing_blanks_and_words_survive_the_cutter():
+    for content in ("a\n", "a\n\n  ", "a\n- ", "a\nword", "\n", "a\n1", ""):
+        assert cut(content) == (content, False)
+
+
+def test_cutter_takes_linear_time_on_hostile_text():
+    started = time.monotonic()
+    for content in (
+        " " * 100_000,
+        "\n" * 100_000,
+        "a\n" + " " * 100_000,
+        "\n o" * 30_000,
+        "a\n" + "观" * 100_000,
+        ("\n" + " " * 32) * 3_000,
+        "a\nobservation" + " " * 100_000,
+        "a\n" + "observation" * 9_000,
+    ):
+        for size in (1, 1_000_000):
+            cut(content, size)
+    assert time.monotonic() - started < 20
+
+
+def test_nothing_is_held_back_for_long():
+    cutter = StreamCutter()
+    assert cutter.feed("Thought: a\nThe end. ") == "Thought: a\nThe end."
+    assert cutter.feed("So") == " So"
+    assert len(cutter.feed("\n" + " " * 500)) > 400
+
+
+# --- waiting and trying again ---
+
+
+def test_retry_after_is_waited_for():  # L17
+    with ModelServer([status(429, retry_after="1"), status(429, retry_after="1"), GOOD]) as server:
+        llm = client(server)
+        items = list(llm.stream(ASKED))
+        assert len(server.requests) == 3
+    assert llm.naps == [1, 1]
+    assert items[0] == Notice("429 from the server, trying again in 1 s (1 of 3)")
+    assert items[-1].text == GOOD
+
+
+@pytest.mark.parametrize(
+    "value", ["abc", "-5", "nan", "inf", "", "1e999", "1,5", "Wed, 99 Foo 2026 00:00:00 GMT"]
+)
+def test_unusable_retry_after(value):  # L19
+    with ModelServer([status(429, retry_after=value), GOOD]) as server:
+        llm = client(server)
+        assert llm.think(ASKED).text == GOOD
+    assert len(llm.naps) == 1
+    assert 0.5 <= llm.naps[0] <= 0.65
+
+
+def test_retry_after_as_a_date():
+    for zone in ("GMT", "-0000"):
+        then = format_datetime(datetime.now(timezone.utc) + timedelta(seconds=20)).replace("+0000", zone)
+        with ModelServer([status(503, retry_after=then), GOOD]) as server:
+            llm = client(server)
+            llm.think(ASKED)
+        assert 15 < llm.naps[0] <= 20
+
+
+def test_retry_after_in_milliseconds_and_of_zero():
+    with ModelServer(
+        [status(429, retry_after_ms="250", retry_after="9"), status(429, retry_after="0"), GOOD]
+    ) as server:
+        llm = client(server)
+        assert llm.think(ASKED).text == GOOD
+    assert llm.naps == [0.25]
+
+
+def test_long_retry_after_is_not_waited_for():
+    said, requests = failure(RateLimitError, status(429, retry_after="3600"), GOOD)
+    assert "3600 s" in said
+    assert requests == 1
+
+
+def test_backoff_grows_and_has_a_ceiling():
+    with ModelServer([status(500)] * 7 + [GOOD]) as server:
+        llm = client(server, max_retries=7)
+        llm.think(ASKED)
+    assert llm.naps == sorted(llm.naps)
+    assert llm.naps[0] < 0.7
+    assert llm.naps[-1] == 8
+
+
+def test_server_errors_then_success():  # L22
+    with ModelServer([status(500, "oops"), web_page(502), status(503), GOOD]) as server:
+        llm = client(server)
+        assert llm.think(ASKED).text == GOOD
+        assert len(server.requests) == 4
+
+
+def test_server_errors_past_the_limit():  # L22
+    said, requests = failure(ModelStatusError, *[error(503, "overloaded")] * 3, max_retries=2)
+    assert "503" in said
+    assert "overloaded" in said
+    assert requests == 3
+
+
+@pytest.mark.parametrize("code", [408, 409, 425, 429, 500, 504, 529])
+def test_statuses_that_are_tried_again(code):
+    assert reply_to(status(code), GOOD).text == GOOD
+
+
+@pytest.mark.parametrize("code", [400, 401, 402, 403, 404, 405, 413, 422])
+def test_statuses_that_are_not_tried_again(code):
+    with ModelServer([status(code), GOOD]) as server:
+        with pytest.raises(ModelStatusError) as caught:
+            client(server).think(ASKED)
+        assert caught.value.status == code
+        assert len(server.requests) == 1
+
+
+def test_rate_limit_past_the_limit():
+    said, requests = failure(RateLimitError, *[error(429, "slow down")] * 3, max_retries=2)
+    assert "slow down" in said
+    assert requests == 3
+
+
+def test_no_credit_is_not_waited_for():
+    said, requests = failure(
+        RateLimitError, error(429, "You exceeded your current quota", code="insufficient_quota")
+    )
+    assert "credit" in said
+    assert requests == 1
+
+
+def test_hang_up_is_tried_again():
+    assert reply_to(hangs_up(), hangs_up(), GOOD).text == GOOD
+
+
+def test_connection_refused():
+    with socket.socket() as spare:
+        spare.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{spare.getsockname()[1]}/v1"
+    naps = []
+    with pytest.raises(ModelConnectionError, match="refused") as caught:
+        HelloAgentsLLM("m", KEY, url, 5, sleep=naps.append).think(ASKED)
+    assert url in str(caught.value)
+    assert "LLM_BASE_URL" in str(caught.value)
+    assert len(naps) == 3
+
+
+def test_server_that_never_answers():  # L30
+    started = time.monotonic()
+    said, requests = failure(ModelTimeoutError, *[never_answers()] * 2, timeout=0.3, max_retries=1)
+    assert "LLM_TIMEOUT" in said
+    assert "0.3 s" in said
+    assert requests == 2
+    assert time.monotonic() - started < 5
+
+
+def test_error_status_whose_body_never_comes():
+    def half(exchange, request):
+        exchange.send_response(500)
+        exchange.send_header("Content-Length", "100")
+        exchange.end_headers()
+        exchange.stall()
+
+    assert failure(ModelTimeoutError, half, timeout=0.3, max_retries=0)[1] == 1
+
+
+def test_silence_between_chunks():  # L31
+    said, requests = failure(
+        ModelTimeoutError, *[stalls_after(*map(chunk, "abc"))] * 2, timeout=0.6, max_retries=1
+    )
+    assert "stalled after 3 characters" in said
+    assert requests == 2
+
+
+def test_mere_signs_of_life_do_not_count():
+    said, _ = failure(ModelTimeoutError, pings_for_ever(chunk("a")), timeout=0.6, max_retries=0)
+    assert "stalled after 1 characters" in said
+
+
+def test_stalled_stream_is_asked_again():
+    items = streamed(stalls_after(chunk("abc")), GOOD, timeout=0.8)
+    assert [item.restart for item in items if isinstance(item, Notice)] == [True]
+    assert items[-1].text == GOOD
+
+
+def test_time_limit_of_one_call():
+    def drips(exchange, request):
+        exchange.begin()
+        while not exchange.server.owner.closing.wait(0.05):
+            exchange.piece(event(chunk("x")))
+
+    with ModelServer([drips, never_answers(), status(429, retry_after="30")]) as server:
+        llm = client(server)
+        for _ in range(3):
+            started = time.monotonic()
+            with pytest.raises(ModelError):
+                llm.think(ASKED, timeout=0.4)
+            assert time.monotonic() - started < 4
+        assert len(server.requests) == 3
+        with pytest.raises(ModelTimeoutError, match="no time"):
+            llm.think(ASKED, timeout=0)
+        assert len(server.requests) == 3
+        assert llm.naps == []
+
+
+# --- errors and what they say ---
+
+
+def test_bad_request_shows_the_servers_words():  # L23
+    said, requests = failure(ModelStatusError, error(400, "messages: at least one is needed"))
+    assert "messages: at least one is needed" in said
+    assert requests == 1
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ({"message": "plain"}, "plain"),
+        ({"error": "a text"}, "a text"),
+        ([{"error": {"message": "in a list"}}], "in a list"),
+        (
+            {"detail": [{"loc": ["body", "messages", 0], "msg": "field required"}]},
+            "body.messages.0: field required",
+        ),
+        ({"code": 5, "odd": True}, '"odd": true'),
+        ("just text", "just text"),
+        ("", "no message"),
+        ("[" * 100_000, "[[["),
+    ],
+)
+def test_error_bodies_of_many_shapes(body, words):
+    assert words in failure(ModelStatusError, status(400, body))[0]
+
+
+@pytest.mark.parametrize("code", [401, 403])
+def test_refused_key(code):  # L24
+    for echoed in (
+        KEY,
+        f"{KEY[:9]}********{KEY[-4:]}",
+        f"****{KEY[-4:]}",
+        f"{KEY[:5]}...{KEY[-4:]}",
+        KEY[:12],
+        KEY[6:],
+    ):
+        said, requests = failure(
+            AuthenticationError, error(code, f"Incorrect API key provided: {echoed}. Find yours.")
+        )
+        assert "LLM_API_KEY" in said
+        assert "provided: [key]" in said
+        assert KEY[:5] not in said
+        assert KEY[-4:] not in said
+        assert requests == 1
+
+
+def test_short_key_is_redacted_too():
+    with ModelServer([error(401, "bad: short-k3y")]) as server, pytest.raises(AuthenticationError) as caught:
+        HelloAgentsLLM("m", "short-k3y", server.url, 5).think(ASKED)
+    assert "bad: [key]." in str(caught.value)
+
+
+def test_no_key_in_the_traceback(capsys):
+    import traceback
+
+    with ModelServer([error(401, f"bad {KEY}")]) as server:
+        with pytest.raises(AuthenticationError) as caught:
+            client(server).think(ASKED)
+        assert KEY not in "".join(traceback.format_exception(caught.value))
+
+
+def test_bad_key_told_as_a_bad_request():
+    assert "LLM_API_KEY" in failure(AuthenticationError, error(400, "API key not valid."))[0]
+
+
+def test_unknown_model():  # L52
+    said, requests = failure(ModelNotFoundError, error(404, "The model `model-x` does not exist"))
+    assert "'model-x'" in said
+    assert "LLM_MODEL_ID" in said
+    assert "http://127.0.0.1:" in said
+    assert requests == 1
+    for words in ("Model Not Exist", "Model model-x not found", "模型 model-x 不存在"):
+        failure(ModelNotFoundError, error(400, words))
+
+
+def test_not_found_page_hints_at_the_base_url():
+    said, requests = failure(ModelNotFoundError, web_page(404))
+    assert "LLM_BASE_URL" in said
+    assert "/v1" in said
+    assert requests == 1
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        (400, "This model's maximum context length is 4096 tokens. However, you requested 5000 tokens."),
+        (400, "the request exceeds the available context size (4096 tokens), try increasing it"),
+        (500, "the request exceeds the available context size, try increasing it"),
+        (400, "prompt is too long: 208310 tokens > 200000 maximum"),
+        (400, "The input token count (1100000) exceeds the maximum number of tokens allowed (1048576)."),
+        (400, "Requested tokens (5000) exceed context window of 2048"),
+        (400, "Range of input length should be [1, 30720]"),
+        (400, "Your request exceeded model token limit: 8192"),
+        (422, "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 2048. Given: 3000"),
+        (400, "'max_tokens' is too large: 4096. This model's maximum context length is 4096 tokens"),
+        (400, "Please reduce the length of the messages"),
+        (400, "请求的上下文长度超过模型限制"),
+        (400, "输入内容过长，请缩短后重试"),
+        (400, "Prompt 超长"),
+        (413, "Request Entity Too Large"),
+    ],
+)
+def test_prompt_too_long(code, words):
+    with ModelServer([error(code, words)]) as server:
+        with pytest.raises(ContextLengthError) as caught:
+            client(server, max_tokens=5).think(ASKED, stop=OBSERVATION_STOPS)
+        assert caught.value.status == code
+        assert len(server.requests) == 1
+
+
+def test_prompt_too_long_told_by_its_code():
+    for code in ("context_length_exceeded", "exceed_context_size_error"):
+        failure(ContextLengthError, error(400, "no", code=code))
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "This model does not support tools",
+        "registry: model-x does not support tools",
+        '"auto" tool choice requires --enable-auto-tool-choice',
+        "Function calling is not enabled",
+    ],
+)
+def test_model_without_tools(words):  # N15
+    said, requests = failure(ModelStatusError, error(400, words), tools=[{"type": "function"}])
+    assert "text agent" in said
+    assert requests == 1
+
+
+# --- parameters that a server refuses ---
+
+
+def dropped(parameter, words, code=400, stop=(), **options):
+    """The bodies of three requests: one refused, one without the parameter, one of the next call."""
+    with ModelServer([error(code, words), GOOD, GOOD]) as server:
+        llm = client(server, **options)
+        notice, *_, reply = llm.stream(ASKED, stop=stop)
+        assert isinstance(notice, Notice)
+        assert parameter in notice.text
+        assert reply.text == GOOD
+        assert llm.think(ASKED, stop=stop).text == GOOD
+        first, second, third = server.bodies
+        assert parameter in first
+        assert parameter not in second
+        assert second == third
+        assert llm.naps == []
+        return first, second
+
+
+@pytest.mark.parametrize(
+    ("parameter", "words"),
+    [
+        ("temperature", "temperature unsupported"),
+        (
+            "temperature",
+            "Unsupported value: 'temperature' does not support 0 with this model. Only the default (1) is.",
+        ),
+        ("temperature", "Temperature must be greater than 0"),
+        ("stop", "stop unsupported"),
+        ("stop", "Unrecognized request argument supplied: stop"),
+        ("stop", 'json: unknown field "stop"'),
+        ("stream_options", "stream_options is only allowed when stream is set"),
+        ("max_tokens", "max_tokens is too large: 9. This model supports at most 4 completion tokens"),
+        ("seed", "property 'seed' is unsupported"),
+        ("enableThinking", "unknown parameter enableThinking"),
+    ],
+)
+def test_refused_parameter_is_dropped_and_remembered(parameter, words):  # L33, L34
+    first, second = dropped(
+        parameter,
+        words,
+        stop=OBSERVATION_STOPS,
+        max_tokens=9,
+        extra_body={"seed": 1, "enableThinking": False},
+    )
+    assert {**first, parameter: 0} == {**second, parameter: 0}
+
+
+def test_refused_parameter_told_by_other_fields():
+    with ModelServer(
+        [
+            error(400, "unsupported_value", param="temperature"),
+            status(422, {"detail": [{"loc": ["body", "seed"], "msg": "Extra inputs are not permitted"}]}),
+            GOOD,
+        ]
+    ) as server:
+        client(server, extra_body={"seed": 1}).think(ASKED)
+        assert not {"temperature", "seed"} & set(server.bodies[-1])
+
+
+def test_refused_stop_is_still_cut_here():  # L34
+    with ModelServer([refuses("stop", then=FAKE)] * 2) as server:
+        assert client(server).think(ASKED, stop=OBSERVATION_STOPS).text == CUT
+
+
+def test_max_tokens_is_renamed_and_remembered():  # L35
+    with ModelServer(
+        [
+            error(
+                400,
+                "Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead.",
+                param="max_tokens",
+            ),
+            GOOD,
+            GOOD,
+        ]
+    ) as server:
+        llm = client(server, max_tokens=9)
+        llm.think(ASKED)
+        llm.think(ASKED)
+        assert [body.get("max_tokens") for body in server.bodies] == [9, None, None]
+        assert [body.get("max_completion_tokens") for body in server.bodies] == [None, 9, 9]
+
+
+def test_renamed_parameter_refused_too():
+    with ModelServer(
+        [error(400, "use max_completion_tokens"), error(400, "max_completion_tokens unsupported"), GOOD]
+    ) as server:
+        client(server, max_tokens=9).think(ASKED)
+        assert not {"max_tokens", "max_completion_tokens"} & set(server.bodies[-1])
+
+
+@pytest.mark.parametrize(
+    "words", ["Streaming is not supported", "Your organization must be verified to stream this model."]
+)
+def test_refused_stream(words):
+    assert "stream_options" not in dropped("stream", words)[1]
+
+
+def test_each_refused_parameter_costs_one_request():
+    said, requests = failure(
+        ModelStatusError,
+        *[error(400, "stop, temperature, stream_options unsupported")] * 9,
+        stop=OBSERVATION_STOPS,
+    )
+    assert "unsupported" in said
+    assert requests == 4
+
+
+def test_model_and_messages_are_never_dropped():
+    assert (
+        failure(ModelStatusError, error(400, "model is odd, messages are odd, tools too"), tools=[{}])[1] == 1
+    )
+
+
+# --- native tool calls ---
+
+
+def calls(*fragment_lists):
+    told = [chunk(tool_calls=fragments) for fragments in fragment_lists]
+    return reply_to(events(*told, chunk(finish="tool_calls"), DONE)).tool_calls
+
+
+def test_fragments_interleaved_by_index():  # N01, N02
+    assert calls(
+        [call(0, "a", "Add", '{"x"')],
+        [call(1, "b", "Mul", "")],
+        [call(1, None, None, '{"y": 2}')],
+        [call(0, None, None, ": 1}")],
+        [call(1, "", "", "")],
+    ) == (ToolCall("a", "Add", '{"x": 1}'), ToolCall("b", "Mul", '{"y": 2}'))
+    assert [one.name for one in calls([call(1, "b", "B", "{}")], [call(0, "a", "A", "{}")])] == ["A", "B"]
+
+
+def test_fragments_without_index():  # N03
+    add, mul = ToolCall("a", "Add", '{"x": 1}'), ToolCall("b", "Mul", '{"y": 2}')
+    assert calls(
+        [call(None, "a", "Add", '{"x"'), call(None, "b", "Mul", '{"y"')],
+        [call(None, None, None, ": 1}"), call(None, None, None, ": 2}")],
+    ) == (add, mul)
+    assert calls(
+        [call(None, "a", "Add", '{"x"')],
+        [call(None, None, None, ": 1}")],
+        [call(None, "b", "Mul", '{"y"')],
+        [call(None, "b", None, ": 2}")],
+    ) == (add, mul)
+    assert calls([call(None, "a", "Add", '{"x": 1}')], [call(None, "b", "Mul", '{"y": 2}')]) == (add, mul)
+
+
+def test_fragments_without_index_and_id():  # N03
+    add, more, mul = (
+        ToolCall(f"call_{n}", name, '{"x": 1}') for n, name in enumerate(["Add", "Add", "Mul"], 1)
+    )
+    assert calls(
+        [call(None, None, "Add", '{"x": 1}')],
+        [call(None, "", "Add", '{"x"')],
+        [call(None, None, "Add", ": 1}")],
+        [call(None, None, "Mul", '{"x": 1}')],
+    ) == (add, more, mul)
+
+
+def test_empty_or_repeated_ids_are_made_up():  # N03
+    assert [
+        one.id for one in calls([call(0, "", "A", "{}"), call(1, "x", "B", "{}"), call(2, "x", "C", "{}")])
+    ] == ["call_1", "x", "call_3"]
+
+
+def test_new_id_under_the_same_index_is_a_new_call():
+    assert [one.name for one in calls([call(0, "a", "A", "{}")], [call(0, "b", "B", "{}")])] == ["A", "B"]
+    assert calls([call(0, "a", "A", "{")], [call(0, "a", "A", "}")]) == (ToolCall("a", "A", "{}"),)
+
+
+def test_arguments_as_an_object_and_junk_fragments():
+    assert calls([call(0, "a", "A", {"城": 1})], [None, "x"], [{"index": 1, "id": "b"}]) == (
+        ToolCall("a", "A", '{"城": 1}'),
+        ToolCall("b", "", ""),
+    )
+
+
+def test_calls_in_a_whole_answer_and_with_finish_reason_stop():  # N07
+    reply = reply_to(message(None, tool_calls=[call(None, "a", "A", "{}"), call(None, "b", "B", "{}")]))
+    assert reply == Reply(
+        "",
+        tool_calls=(ToolCall("a", "A", "{}"), ToolCall("b", "B", "{}")),
+        usage=Usage(7, 5),
+        finish_reason="stop",
+    )
+
+
+# --- connections and threads ---
+
+
+def test_one_connection_serves_many_calls():
+    with ModelServer(lambda body: GOOD) as server:
+        llm = client(server)
+        for _ in range(5):
+            llm.think(ASKED)
+        assert server.connections == 1
+
+
+def test_a_hundred_threads_at_once():
+    together = threading.Barrier(100, timeout=60)
+
+    def answer(exchange, request):
+        together.wait()
+        text(request["messages"][0]["content"])(exchange, request)
+
+    with ModelServer(lambda body: answer) as server:
+        llm = client(server, timeout=60)
+        replies = {}
+
+        def work(number):
+            replies[number] = llm.think([{"role": "user", "content": f"Action: Finish[{number}]"}]).text
+
+        threads = [threading.Thread(target=work, args=(number,)) for number in range(100)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+    assert replies == {number: f"Action: Finish[{number}]" for number in range(100)}
+
+
+def test_closing_the_stream_early_lets_go_of_the_connection():
+    with ModelServer([stalls_after(chunk("a"), chunk("b")), GOOD]) as server:
+        llm = client(server)
+        stream = llm.stream(ASKED)
+        assert next(stream) == Token("a")
+        stream.close()
+        assert llm.think(ASKED).text == GOOD
+
+
+def test_client_lets_go_of_its_connections_with_itself():
+    with ModelServer([GOOD]) as server:
+        llm = client(server)
+        llm.think(ASKED)
+        del llm
+        gc.collect()
+
+
+# --- the stand-ins, and any client ---
+
+
+def test_scripted_replies_in_order():
+    llm = ScriptedLLM(
+        [
+            "<think>hm</think>a\nObservation: x",
+            Reply("b", "t", (ToolCall("1", "A", "{}"),), Usage(1, 2), "length"),
+            RateLimitError("slow", 429),
+        ]
+    )
+    assert llm.think(ASKED, stop=OBSERVATION_STOPS, temperature=1) == Reply("a", "hm", finish_reason="stop")
+    items = list(llm.stream([*ASKED, *ASKED]))
+    assert items == [
+        Token("t", True),
+        Token("b"),
+        Reply("b", "t", (ToolCall("1", "A", "{}"),), Usage(1, 2), "length"),
+    ]
+    with pytest.raises(RateLimitError, match="slow"):
+        llm.think(ASKED)
+    with pytest.raises(ModelError, match="has 3 replies"):
+        llm.think(ASKED)
+    assert [len(messages) for messages in llm.calls] == [1, 2, 1, 1]
+
+
+def test_scripted_text_comes_as_several_tokens():
+    items = list(ScriptedLLM([FAKE]).stream(ASKED))
+    assert len(items) > 3
+    assert shown(items) == items[-1].text == FAKE
+
+
+def test_scripted_between_threads():
+    llm = ScriptedLLM([str(number) for number in range(50)])
+    seen = []
+    threads = [threading.Thread(target=lambda: seen.append(llm.think(ASKED).text)) for _ in range(50)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert sorted(seen, key=int) == [str(number) for number in range(50)]
+
+
+@pytest.mark.parametrize("function", [lambda m: FAKE, lambda m: iter(FAKE), lambda m: Reply(FAKE)])
+def test_function_as_a_client(function):
+    assert FunctionLLM(function).think(ASKED).text == FAKE
+    items = list(FunctionLLM(function).stream(ASKED, stop=OBSERVATION_STOPS))
+    assert shown(items) == items[-1].text == CUT
+
+
+class OnlyThink:
+    """A reader's own client, as small as can be."""
+
+    def __init__(self, answer):
+        self.answer = answer
+
+    def think(self, messages, temperature=0):
+        self.got = messages, temperature
+        return self.answer
+
+
+def test_ask_a_client_that_only_thinks():
+    own = OnlyThink(FAKE)
+    items = list(ask(own, ASKED, stop=OBSERVATION_STOPS, timeout=3, temperature=1))
+    assert shown(items) == items[-1].text == CUT
+    assert own.got == (ASKED, 1)
+    reply = Reply("", tool_calls=(ToolCall("1", "A", "{}"),), usage=Usage(1, 2))
+    assert list(ask(OnlyThink(reply), ASKED)) == [reply]
+
+
+def test_ask_respects_the_thinking_of_a_client_that_only_thinks():
+    *_, reply = ask(OnlyThink("<think>a\nObservation: b</think>" + FAKE), ASKED, stop=OBSERVATION_STOPS)
+    assert (reply.text, reply.thinking) == (CUT, "a\nObservation: b")
+
+
+@pytest.mark.parametrize("answer", [None, "", " \n", Reply(), Reply(thinking="hm"), 4, ["text"]])
+def test_ask_a_client_that_gives_no_text(answer):  # L48
+    with pytest.raises(BadReplyError, match="OnlyThink"):
+        list(ask(OnlyThink(answer), ASKED))
+
+
+def test_ask_passes_all_options_where_any_are_taken():
+    class Own:
+        def stream(self, messages, **options):
+            yield Token("a")
+            yield Reply(str(sorted(options)))
+
+    assert list(ask(Own(), ASKED, stop=("x",), odd=1)) == [Token("a"), Reply("['odd', 'stop']")]
+
+
+def test_ask_a_stream_without_a_reply():
+    class Own:
+        def stream(self, messages):
+            yield Token("a")
+
+    with pytest.raises(BadReplyError, match=r"Own\.stream ended without a Reply"):
+        list(ask(Own(), ASKED, stop=OBSERVATION_STOPS))
+
+
+def test_typed_errors_reach_the_caller_of_ask():  # L48
+    with ModelServer([error(401, "no")]) as server, pytest.raises(AuthenticationError):
+        list(ask(client(server), ASKED, stop=OBSERVATION_STOPS, timeout=None))

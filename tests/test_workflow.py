@@ -1,0 +1,2178 @@
+"""The workflow engine: steps, events, runs, contexts, and what goes wrong with them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import dataclasses
+import gc
+import json
+import logging
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+import weakref
+from pathlib import Path
+from typing import Any, ClassVar, Optional, Union
+
+import pytest
+from pydantic import BaseModel
+
+from hello_react.errors import HelloReactError
+from hello_react.workflow import (
+    Context,
+    ContextSerializationError,
+    Event,
+    EventFieldError,
+    HumanResponseEvent,
+    InputRequiredEvent,
+    RetryPolicy,
+    StartEvent,
+    StateKeyError,
+    StepFailedEvent,
+    StopEvent,
+    Workflow,
+    WorkflowCancelledError,
+    WorkflowCancelledEvent,
+    WorkflowConfigurationError,
+    WorkflowError,
+    WorkflowFailedEvent,
+    WorkflowRuntimeError,
+    WorkflowTimedOutEvent,
+    WorkflowTimeoutError,
+    catch_error,
+    step,
+)
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+class One(Event):
+    n: int = 0
+
+
+class Two(Event):
+    n: int = 0
+
+
+class Three(Event):
+    n: int = 0
+
+
+class Answer(HumanResponseEvent):
+    text: str
+
+
+class Question(InputRequiredEvent):
+    text: str
+
+
+class City(StartEvent):
+    city: str
+
+
+class Report(StopEvent):
+    text: str
+
+
+class Note(BaseModel):
+    title: str
+    stars: int = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class Point:
+    x: int
+    y: int
+
+
+@dataclasses.dataclass
+class Counts:
+    total: int = 0
+    names: list[str] = dataclasses.field(default_factory=list)
+
+
+class Chain(Workflow):
+    @step
+    async def first(self, ev: StartEvent) -> One:
+        return One(n=ev.get("n", 1))
+
+    @step
+    async def second(self, ev: One) -> Two:
+        return Two(n=ev.n + 1)
+
+    @step
+    async def third(self, ev: Two) -> StopEvent:
+        return StopEvent(result=ev.n * 10)
+
+
+def go(main: Any) -> Any:
+    """Runs a coroutine function in a loop of its own, and checks that it leaves no task behind."""
+    async def checked() -> Any:
+        result = await asyncio.wait_for(main(), 20)
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+        return result
+    return asyncio.run(checked())
+
+
+async def read(handler: Any) -> tuple[list[Event], BaseException | None]:
+    """All events of a stream, and the error it ended with."""
+    seen: list[Event] = []
+    try:
+        async for event in handler.stream_events():
+            seen.append(event)
+    except (WorkflowError, ValueError, ArithmeticError) as error:
+        return seen, error
+    return seen, None
+
+
+def refused(workflow: type[Workflow]) -> str:
+    """What a run of the class is refused with."""
+    with pytest.raises(WorkflowConfigurationError) as caught:
+        workflow().run()
+    return str(caught.value)
+
+
+# Events.
+
+def test_fields_are_checked_and_read_as_attributes_or_keys() -> None:
+    event = Answer(text="yes")
+    assert event.text == event["text"] == event.get("text") == "yes"
+    assert "text" in event
+    assert event.get("other", 5) == 5
+    assert list(event) == ["text"]
+    assert len(event) == 1
+    assert dict(event.items()) == event.to_dict() == {"text": "yes"}
+    assert (list(event.keys()), list(event.values())) == (["text"], ["yes"])
+    assert event == Answer(text="yes")
+    assert event != Answer(text="no")
+    assert repr(event) == "Answer(text='yes')"
+    event["text"] = "no"
+    assert event.text == "no"
+    with pytest.raises(AttributeError, match="Answer has no 'txet'; it has: text"):
+        _ = event.txet
+    with pytest.raises(KeyError):
+        _ = event["txet"]
+    with pytest.raises(TypeError, match="unhashable"):
+        hash(event)
+
+
+@pytest.mark.parametrize(("fields", "words"), [
+    ({}, "Answer can't be made: missing 'text'; its fields: text"),
+    ({"text": "a", "more": 1}, "unknown 'more'"),
+    ({"txet": "a"}, "missing 'text', unknown 'txet'"),
+])
+def test_missing_and_unknown_fields_are_named(fields: dict[str, Any], words: str) -> None:
+    with pytest.raises(EventFieldError) as caught:
+        Answer(**fields)
+    assert words in str(caught.value)
+    assert isinstance(caught.value, (TypeError, HelloReactError))
+
+
+def test_events_without_declared_fields_take_any_keyword() -> None:
+    event = StartEvent(input="Hello!", self=1)
+    assert event.input == "Hello!"
+    assert event.get("name", "?") == "?"
+    assert event["self"] == 1
+    assert bool(Event())
+    assert repr(Event()) == "Event()"
+    with pytest.raises(AttributeError, match="StartEvent has no 'name'; it has: input"):
+        _ = StartEvent(input="").name
+    with pytest.raises(AttributeError, match="Event has no 'name'; it has: no fields"):
+        _ = Event().name
+
+
+def test_mutable_defaults_are_not_shared() -> None:
+    class Bag(Event):
+        items: list[int] = []  # noqa: RUF012  # a field may have the name of a method
+        table: dict[str, list[int]] = {"a": [1]}  # noqa: RUF012
+        made: list[int] = dataclasses.field(default_factory=lambda: [7])
+        plain: int = dataclasses.field(default=3)
+        needed: str = dataclasses.field()
+        kind: ClassVar[str] = "bag"
+        _hidden: int = 1
+
+    one, two = Bag(needed="x"), Bag(needed="y")
+    one.items.append(1)
+    one.table["a"].append(2)
+    one.made.append(8)
+    assert (two.items, two.table, two.made, two.plain) == ([], {"a": [1]}, [7], 3)
+    assert vars(two).keys() == {"items", "table", "made", "plain", "needed"}
+    with pytest.raises(EventFieldError, match="missing 'needed'"):
+        Bag()
+
+
+def test_fields_are_inherited_and_defaults_may_change() -> None:
+    class Base(Event):
+        a: int
+        b: int = 2
+
+    class Derived(Base):
+        b = 5
+        c: int = 3
+
+        @property
+        def total(self) -> int:
+            return self.a + self.b + self.c
+
+    assert Derived(a=1).total == 9
+    assert repr(Derived(a=1)) == "Derived(a=1, b=5, c=3)"
+    assert Base(a=1).b == 2
+
+
+def test_fields_hold_any_object_as_it_is() -> None:
+    class Mixed(Event):
+        note: Note
+        lock: Any
+
+    lock, note = threading.Lock(), Note(title="a")
+    event = Mixed(note=note, lock=lock)
+    assert event.note is note
+    assert event.lock is lock
+
+
+def test_stop_event_takes_its_result_by_place_or_name() -> None:
+    assert StopEvent(3).result == StopEvent(result=3).result == 3
+    assert StopEvent().result is None
+    assert StopEvent(1, cost=2).cost == 2
+    assert Report(text="a", result=1).result == 1
+    assert Report(text="a").result is None
+
+    class Typed(StopEvent):
+        result: dict[str, int]
+
+    assert Typed(result={"a": 1}).result == {"a": 1}
+
+    class Computed(StopEvent):
+        @property
+        def result(self) -> str:  # type: ignore[override]
+            return "computed"
+
+    assert Computed().result == "computed"
+
+
+# Routing.
+
+def test_chain_runs_from_start_to_stop() -> None:
+    async def main() -> None:
+        assert await Chain().run() == 20
+        assert await Chain().run(n=4) == 50
+        assert await Chain().run(start_event=StartEvent(n=2)) == 30
+    go(main)
+
+
+def test_unions_and_several_steps_for_one_event() -> None:
+    class Fork(Workflow):
+        @step
+        async def start(self, ev: StartEvent) -> One | Two:
+            return Two() if ev.get("two") else One()
+
+        @step
+        async def left(self, ev: One) -> Three:
+            return Three(n=1)
+
+        @step
+        async def right(self, ev: Union[One, Two]) -> Optional[Three]:  # noqa: UP045
+            return Three(n=2)
+
+        @step
+        async def join(self, ctx: Context, ev: Three) -> StopEvent | None:
+            await ctx.set("seen", [*await ctx.get("seen", default=[]), ev.n])
+            wanted = await ctx.get("wanted", 2)
+            seen = await ctx.get("seen")
+            return StopEvent(sorted(seen)) if len(seen) == wanted else None
+
+    async def main() -> None:
+        assert await Fork().run() == [1, 2]
+        ctx: Context[Any] = Context(Fork())
+        await ctx.set("wanted", 1)
+        assert await Fork().run(two=True, ctx=ctx) == [2]
+    go(main)
+
+
+def test_the_nearest_base_class_takes_an_event_that_no_step_names() -> None:
+    class Special(One):
+        pass
+
+    class Other(One):
+        pass
+
+    class Pick(Workflow):
+        @step
+        async def start(self, ev: StartEvent) -> Special | Other:
+            return ev.make()
+
+        @step
+        async def general(self, ev: One) -> StopEvent:
+            return StopEvent("general")
+
+        @step
+        async def special(self, ev: Special) -> StopEvent:
+            return StopEvent("special")
+
+    async def main() -> None:
+        assert await Pick().run(make=Special) == "special"
+        assert await Pick().run(make=Other) == "general"
+    go(main)
+
+
+def test_loops_go_round_until_a_step_stops() -> None:  # W07
+    class Countdown(Workflow):
+        @step
+        async def start(self, ev: StartEvent) -> One:
+            return One(n=ev.n)
+
+        @step
+        async def again(self, ev: One) -> One | StopEvent:
+            return One(n=ev.n - 1) if ev.n else StopEvent("lift-off")
+
+    async def main() -> None:
+        assert await Countdown().run(n=500) == "lift-off"
+    go(main)
+
+
+def test_an_event_may_be_returned_that_the_annotation_does_not_list() -> None:
+    class Sly(Workflow):
+        @step
+        async def start(self, ev: StartEvent) -> One:
+            return One(n=3)
+
+        @step
+        async def work(self, ev: One) -> StopEvent:
+            return One(n=ev.n - 1) if ev.n else StopEvent("done")  # type: ignore[return-value]
+
+    async def main() -> None:
+        assert await Sly().run() == "done"
+    go(main)
+
+
+def test_returning_nothing_is_fine() -> None:  # W09
+    class Quiet(Workflow):
+        @step
+        async def start(self, ctx: Context, ev: StartEvent) -> One | None:
+            ctx.send_event(One(n=8))
+            return None
+
+        @step
+        async def note(self, ev: One) -> None:
+            return None
+
+        @step
+        async def work(self, ev: One) -> StopEvent:
+            return StopEvent(ev.n)
+
+    async def main() -> None:
+        assert await Quiet().run() == 8
+    go(main)
+
+
+@pytest.mark.parametrize(("value", "name"), [("text", "str"), (3, "int"), ([One()], "list"), (One, "type")])
+def test_returning_no_event_names_step_and_type(value: Any, name: str) -> None:  # W08
+    class Wrong(Workflow):
+        calls = 0
+
+        @step(retry_policy=RetryPolicy(delay=0))
+        async def start(self, ev: StartEvent) -> StopEvent:
+            self.calls += 1
+            return value  # type: ignore[no-any-return]
+
+    async def main() -> None:
+        workflow = Wrong()
+        with pytest.raises(WorkflowRuntimeError) as caught:
+            await workflow.run()
+        assert str(caught.value) == f"step 'start' returned {name}: a step returns an event or None"
+        assert workflow.calls == 1  # trying again would not help
+    go(main)
+
+
+def test_returning_an_event_that_nobody_takes_names_both() -> None:
+    class Lost(Workflow):
+        @step
+        async def start(self, ev: StartEvent) -> StopEvent:
+            return Two()  # type: ignore[return-value]
+
+    async def main() -> None:
+        with pytest.raises(WorkflowRuntimeError) as caught:
+            await Lost().run()
+        assert str(caught.value) == "step 'start' returned Two, but no step takes it: add a step with `ev: Two`"
+    go(main)
+
+
+def test_custom_start_and_stop_events() -> None:
+    class Weather(Workflow):
+        @step
+        async def look(self, ev: City) -> Report:
+            return Report(text=f"sun in {ev.city}")
+
+    async def main() -> None:
+        report = await Weather().run(city="Rome")
+        assert isinstance(report, Report)
+        assert report.text == "sun in Rome"
+        assert (await Weather().run(start_event=City(city="Oslo"))).text == "sun in Oslo"
+    go(main)
+
+
+def test_a_wrong_start_is_named() -> None:  # W11
+    class Weather(Workflow):
+        @step
+        async def look(self, ev: City) -> StopEvent:
+            return StopEvent()
+
+    workflow = Weather()
+    for wrong, name in ((object(), "object"), (StartEvent(city="Rome"), "StartEvent"), (City, "type"),
+                        ({"city": "Rome"}, "dict")):
+        with pytest.raises(WorkflowRuntimeError) as caught:
+            workflow.run(start_event=wrong)  # type: ignore[arg-type]
+        assert str(caught.value) == f"start_event must be a City, not {name}"
+    with pytest.raises(WorkflowRuntimeError, match="City can't be made: missing 'city', unknown 'town'"):
+        workflow.run(town="Rome")
+    with pytest.raises(WorkflowRuntimeError, match="City can't be made: missing 'city'"):
+        workflow.run()
+    with pytest.raises(WorkflowRuntimeError, match="not both: city"):
+        workflow.run(start_event=City(city="Rome"), city="Rome")
+
+
+def test_plain_steps_run_in_threads_side_by_side() -> None:
+    meet = threading.Barrier(2, timeout=10)
+
+    class Blocking(Workflow):
+        @step
+        def start(self, ctx: Context, ev: StartEvent) -> One | None:
+            ctx.write_event_to_stream(Event(thread=threading.get_ident()))
+            ctx.send_event(One(n=1))
+            ctx.send_event(One(n=2))
+            return None
+
+        @step
+        def work(self, ev: One) -> Two:
+            meet.wait()
+            return Two(n=ev.n)
+
+        @step
+        def join(self, ctx: Context, ev: Two) -> StopEvent | None:
+            found = ctx.collect_events(ev, [Two] * 2)
+            return None if found is None else StopEvent(sorted(one.n for one in found))
+
+    async def main() -> None:
+        handler = Blocking().run()
+        seen, _ = await read(handler)
+        assert await handler == [1, 2]
+        assert seen[0].thread != threading.get_ident()
+    go(main)
+
+
+def test_a_thread_that_goes_on_after_the_end_is_told() -> None:
+    told: list[BaseException] = []
+    ended = threading.Event()
+
+    class Long(Workflow):
+        @step
+        def start(self, ctx: Context, ev: StartEvent) -> StopEvent:
+            try:
+                while True:
+                    ctx.write_event_to_stream(Event())
+                    time.sleep(0.01)
+            except WorkflowCancelledError as error:
+                told.append(error)
+                ended.set()
+                raise
+
+    async def main() -> None:
+        with pytest.raises(WorkflowTimeoutError):
+            await Long(timeout=0.1).run()
+        await asyncio.to_thread(ended.wait, 5)
+    go(main)
+    assert len(told) == 1
+
+
+def test_a_thread_may_raise_anything_even_stop_iteration() -> None:
+    class Empty(Workflow):
+        @step
+        def start(self, ev: StartEvent) -> StopEvent:
+            return StopEvent(next(iter([])))
+
+    async def main() -> None:
+        with pytest.raises(RuntimeError, match="StopIteration"):
+            await Empty().run()
+    go(main)
+
+
+def test_a_plain_function_may_return_an_awaitable() -> None:
+    async def answer() -> StopEvent:
+        return StopEvent("awaited")
+
+    class Wrapped(Workflow):
+        @step
+        def start(self, ev: StartEvent) -> StopEvent:
+            return answer()  # type: ignore[return-value]
+
+    async def main() -> None:
+        assert await Wrapped().run() == "awaited"
+    go(main)
+
+
+def test_context_variables_of_the_caller_reach_the_steps() -> None:
+    user: contextvars.ContextVar[str] = contextvars.ContextVar("user")
+
+    class Who(Workflow):
+        @step
+        async def start(self, ev: StartEvent) -> One:
+            return One()
+
+        @step
+        def end(self, ev: One) -> StopEvent:
+            return StopEvent(user.get())
+
+    async def main() -> None:
+        user.set("Ada")
+        assert await Who().run() == "Ada"
+        assert Who().run_sync() == "Ada"
+    go(main)
+
+
+# Steps as functions, and the check before a run.
+
+def test_functions_become_steps() -> None:
+    class Grown(Workflow):
+        @step
+        async def start(self, ev: StartEvent) -> One:
+            return One(n=1)
+
+    @step
+    async def finish(ctx: Context, ev: Two) -> StopEvent:
+        await ctx.set("seen", True)
+        return StopEvent(ev.n)
+
+    @step(workflow=Grown, num_workers=2)
+    def middle(ev: One) -> Two:
+        return Two(n=ev.n + 1)
+
+    Grown.add_step(finish)
+
+    class Child(Grown):
+        pass
+
+    async def main() -> None:
+        assert await Grown().run() == 2
+        assert await Child().run() == 2  # inherited
+        assert middle(One(n=5)) == Two(n=6)  # still a function
+    go(main)
+
+
+def test_a_step_added_after_a_run_is_checked() -> None:  # W33
+    class Grown(Workflow):
+        @step
+        async def start(self, ev: StartEvent) -> StopEvent:
+            return StopEvent(1)
+
+    @step
+    async def orphan(ev: Three) -> StopEvent:
+        return StopEvent(2)
+
+    async def main() -> None:
+        workflow = Grown()
+        assert await workflow.run() == 1
+        workflow.add_step(orphan)
+        with pytest.raises(WorkflowConfigurationError, match="'orphan' takes Three, but no step returns it"):
+            workflow.run()
+    go(main)
+
+
+def test_names_are_unique_and_functions_decorated() -> None:  # W10
+    class Base(Workflow):
+        @step
+        async def start(self, ev: StartEvent) -> StopEvent:
+            return StopEvent()
+
+    @step
+    async def start(ev: StartEvent) -> StopEvent:
+        return StopEvent()
+
+    async def bare(ev: StartEvent) -> StopEvent:
+        return StopEvent()
+
+    with pytest.raises(WorkflowConfigurationError, match="Base has a step 'start': choose another name"):
+        Base.add_step(start)
+    with pytest.raises(WorkflowConfigurationError, match="function 'bare' is no step: put @step above it"):
+        Base.add_step(bare)
+    with pytest.raises(WorkflowConfigurationError, match="step 'twice' stands twice in its class"):
+        class Double(Workflow):
+            @step
+            async def twice(self, ev: StartEvent) -> StopEvent:
+                return StopEvent()
+
+            @step(num_workers=2)
+            async def twice(self, ev: StartEvent) -> StopEvent:  # noqa: F811
+                return StopEvent()
+    with pytest.raises(WorkflowConfigurationError, match=r"step 'run' hides Workflow\.run"):
+        class Hiding(Workflow):
+            @step
+            async def run(self, ev: StartEvent) -> StopEvent:  # type: ignore[override]
+                return StopEvent()
+
+
+def test_a_child_class_may_replace_a_step() -> None:
+    class Child(Chain):
+        @step
+        async def second(self, ev: One) -> Two:
+            return Two(n=100)
+
+    class Named(Workflow):
+        @staticmethod
+        @step
+        async def start(ev: StartEvent) -> StopEvent:
+            return StopEvent("static")
+
+        again = Chain.second
+        more = Chain.first
+
+    async def main() -> None:
+        assert await Child().run() == 1000
+        assert (await Chain().run()) == 20
+    go(main)
+    assert "more" in Named._step_specs()
+
+
+@pytest.mark.parametrize(("signature", "words"), [
+    ("self, ev) -> StopEvent", "step 'work' has a parameter 'ev' that is no event: annotate it"),
+    ("self, ev: int) -> StopEvent", "step 'work' has a parameter 'ev' that is no event"),
+    ("self) -> StopEvent", "step 'work' takes no event: add a parameter, as in `ev: StartEvent`"),
+    ("self, ctx: Context) -> StopEvent", "step 'work' takes no event"),
+    ("self, ev: StartEvent)", "step 'work' does not say what it returns: annotate it, as in `-> StopEvent`"),
+    ("self, ev: StartEvent) -> str", "'work' is annotated to return str: a step returns an event or None"),
+    ("self, ev: StartEvent) -> 'One | list[int]'", "is annotated to return list"),
+    ("self, a: StartEvent, b: One) -> StopEvent", "takes two events, 'a' and 'b': take one"),
+])
+def test_annotations_that_say_too_little(signature: str, words: str) -> None:
+    names = {**globals()}
+    with pytest.raises(WorkflowConfigurationError) as caught:
+        exec(f"@step\nasync def work({signature}:\n    pass\n", names)
+    assert words in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_extra_parameters_with_defaults_are_left_alone() -> None:
+    class Extra(Workflow):
+        @step
+        async def start(self, ev: StartEvent | None = None, loud: bool = False) -> StopEvent:
+            return StopEvent((type(ev), loud))
+
+    assert Extra().run_sync() == (StartEvent, False)
+
+
+def test_annotations_may_name_classes_defined_later_or_locally() -> None:
+    source = textwrap.dedent("""
+        from __future__ import annotations
+        from hello_react.workflow import Event, StartEvent, StopEvent, Workflow, step
+
+        class Late(Workflow):
+            @step
+            async def start(self, ev: StartEvent) -> Later:
+                return Later()
+
+            @step
+            async def end(self, ev: Later) -> StopEvent:
+                return StopEvent("late")
+
+        class Never(Workflow):
+            @step
+            async def start(self, ev: StartEvent) -> Nowhere:
+                return None
+
+        class Later(Event):
+            pass
+    """)
+    names: dict[str, Any] = {"__name__": "late_module"}
+    exec(compile(source, "late_module", "exec", dont_inherit=True), names)
+    assert names["Late"]().run_sync() == "late"
+    with pytest.raises(WorkflowConfigurationError, match="'start' has an annotation that can't be read") as caught:
+        names["Never"]().run()
+    assert "'Nowhere' is not defined" in str(caught.value)
+
+
+def test_options_are_checked() -> None:
+    for workers in (0, -1, 1.5, True, "2"):
+        with pytest.raises(WorkflowConfigurationError, match="num_workers must be a whole number from 1 on"):
+            step(num_workers=workers)  # type: ignore[arg-type]
+    for wrong in ({"timeout": 0}, {"timeout": -1.0}, {"num_concurrent_runs": 0}):
+        with pytest.raises(WorkflowConfigurationError):
+            Chain(**wrong)  # type: ignore[arg-type]
+    for policy in ({"maximum_attempts": 0}, {"delay": -1}):
+        with pytest.raises(WorkflowConfigurationError):
+            RetryPolicy(**policy)  # type: ignore[arg-type]
+    with pytest.raises(WorkflowConfigurationError, match="annotate its parameter with StepFailedEvent"):
+        @catch_error
+        async def handle(self: Any, ev: StartEvent) -> StopEvent:
+            return StopEvent()
+
+
+def test_a_class_that_forgets_to_call_the_base_still_works() -> None:
+    class Forgetful(Chain):
+        def __init__(self) -> None:
+            self.model = "any"
+
+    assert Forgetful().run_sync() == 20
+
+
+def test_no_steps() -> None:
+    class Empty(Workflow):
+        pass
+
+    assert refused(Empty) == "Empty: there are no steps: put @step on its methods"
+
+
+def test_no_step_takes_the_start_event() -> None:  # W01
+    class NoStart(Workflow):
+        @step
+        async def work(self, ev: One) -> One | StopEvent:
+            return StopEvent()
+
+    assert refused(NoStart) == "NoStart: no step takes the start event: add a step with `ev: StartEvent`"
+
+
+def test_no_step_returns_a_stop_event() -> None:  # W02
+    class NoStop(Workflow):
+        @step
+        async def work(self, ev: StartEvent) -> None:
+            return None
+
+    class NoStop2(Workflow):
+        @step
+        async def work(self, ev: StartEvent) -> One:
+            return One()
+
+        @step
+        async def more(self, ev: One) -> One:
+            return One()
+
+    for kind in (NoStop, NoStop2):
+        assert refused(kind) == (f"{kind.__name__}: no step returns a stop event, so no run can end: "
+                                 "add a step with `-> StopEvent`")
+
+
+def test_events_produced_and_never_taken_or_the_reverse() -> None:  # W03
+    class Loose(Workflow):
+        @step
+        async def start(self, ev: StartEvent) -> One | StopEvent:
+            return StopEvent()
+
+    class Orphan(Workflow):
+        @step
+        async def start(self, ev: StartEvent) -> StopEvent:
+            return StopEvent()
+
+        @step
+        async def wait(self, ev: Two) -> StopEvent:
+            return StopEvent()
+
+    class Both(Workflow):
+        @step
+        async def start(self, ev: StartEvent) -> One | StopEvent:
+            return StopEvent()
+
+        @step
+        async def wait(self, ev: Two) -> StopEvent:
+            return StopEvent()
+
+    assert refused(Loose) == (
+        "Loose: step 'start' returns One, but no step takes it: add a step with `ev: One`")
+    assert refused(Orphan) == (
+        "Orphan: step 'wait' takes Two, but no step returns it: annotate the one that does with `-> Two`, "
+        "or derive the event from HumanResponseEvent if it comes from outside")
+    message = refused(Both)
+    assert message.startswith("Both: 2 problems\n- step 'wait' takes Two,")
+    assert "\n- step 'start' returns One," in message
+
+
+def test_a_step_that_takes_the_stop_event() -> None:  # W04
+    class Greedy(Workflow):
+        @step
+        async def start(self, ev: StartEvent) -> StopEvent:
+            return StopEvent()
+
+        @step
+        async def after(self, ev: StopEvent) -> None:
+            return None
+
+    assert refused(Greedy) == "Greedy: step 'after' takes StopEvent, which ends a run: take another event"
+
+
+def test_one_kind_of_start_and_stop_event_only() -> None:
+    class Two_(Workflow):
+        @step
+        async def a(self, ev: StartEvent) -> StopEvent:
+            return StopEvent()
+
+        @step
+        async def b(self, ev: City) -> Report:
+            return Report(text="")
+
+    message = refused(Two_)
+    assert "more than one kind of start event (StartEvent, City): keep one" in message
+    assert "more than one kind of stop event (StopEvent, Report): keep one" in message
+
+
+def test_unreachable_steps_and_cycles_without_a_way_out_are_named_together() -> None:  # W06
+    class Maze(Workflow):
+        @step
+        async def entry(self, ev: StartEvent) -> One | StopEvent:
+            return StopEvent()
+
+        @step
+        async def round_a(self, ev: One) -> Two:
+            return Two()
+
+        @step
+        async def round_b(self, ev: Two) -> One:
+            return One()
+
+        @step
+        async def island_a(self, ev: Three) -> Answer2 | StopEvent:
+            return StopEvent()
+
+        @step
+        async def island_b(self, ev: Answer2) -> Three:
+            return Three()
+
+    class Answer2(Event):
+        pass
+
+    globals()["Answer2"] = Answer2
+    message = refused(Maze)
+    del globals()["Answer2"]
+    assert message.startswith("Maze: 2 problems\n")
+    assert "no run gets to steps 'island_a', 'island_b'" in message
+    assert "no run gets out of steps 'round_a', 'round_b'" in message
+
+
+def test_side_branches_that_end_in_nothing_are_fine() -> None:
+    class Side(Workflow):
+        @step
+        async def start(self, ev: StartEvent) -> One | StopEvent:
+            return StopEvent("ok")
+
+        @step
+        async def log(self, ev: One) -> Two:
+            return Two()
+
+        @step
+        async def sink(self, ev: Two) -> None:
+            return None
+
+    Side().validate()
+    assert Side().run_sync() == "ok"
+
+
+def test_one_state_type_with_defaults() -> None:
+    class Needy:
+        def __init__(self, needed: int) -> None:
+            pass
+
+    class Mixed(Workflow):
+        @step
+        async def a(self, ctx: Context[Counts], ev: StartEvent) -> One:
+            return One()
+
+        @step
+        async def b(self, ctx: Context[Needy], ev: One) -> StopEvent:
+            return StopEvent()
+
+    class Alone(Workflow):
+        @step
+        async def a(self, ctx: Context[Needy], ev: StartEvent) -> StopEvent:
+            return StopEvent()
+
+    assert "the steps name 2 state types" in refused(Mixed)
+    assert "Needy needs a default for each field" in refused(Alone)
+
+
+# Sending and gathering.
+
+class Fan(Workflow):
+    """Sends what it is told to and gathers what it is told to."""
+
+    @step
+    async def start(self, ctx: Context, ev: StartEvent) -> One | Two | Three | None:
+        await ctx.set("expected", ev.expected)
+        await ctx.set("rounds", [])
+        for event in ev.send:
+            ctx.send_event(event)
+        return None
+
+    @step(num_workers=1)
+    async def gather(self, ctx: Context, ev: One | Two | Three) -> StopEvent | None:
+        found = ctx.collect_events(ev, await ctx.get("expected"))
+        rounds = await ctx.get("rounds")
+        rounds.append(found)
+        return StopEvent(rounds) if found is not None else None
+
+
+@pytest.mark.parametrize(("send", "expected", "found"), [
+    ([One(n=1), One(n=2), One(n=3)], [One] * 3, [One(n=1), One(n=2), One(n=3)]),  # W12
+    ([Two(n=2), Three(n=9), One(n=1)], [One, Two], [One(n=1), Two(n=2)]),  # W13
+    ([One(n=1), One(n=2), Two(n=3)], [Two, One], [Two(n=3), One(n=1)]),  # a surplus one waits
+    ([One(n=1), Two(n=2)], [Event, Event], [One(n=1), Two(n=2)]),
+    ([One(n=1)], [One], [One(n=1)]),
+    ([One(n=1)], [], []),
+])
+def test_gathering(send: list[Event], expected: list[type[Event]], found: list[Event]) -> None:
+    async def main() -> None:
+        rounds = await Fan().run(send=send, expected=expected)
+        assert rounds[-1] == found
+        assert set(map(type, rounds[:-1])) <= {type(None)}
+        assert len(rounds) == (len(send) if expected else 1)
+    go(main)
+
+
+def test_surplus_events_start_the_next_round_and_buffers_are_apart() -> None:
+    class Pairs(Workflow):
+        @step
+        async def start(self, ctx: Context, ev: StartEvent) -> One | None:
+            for n in range(5):
+                ctx.send_event(One(n=n))
+            return None
+
+        @step(num_workers=1)
+        async def pair(self, ctx: Context, ev: One) -> StopEvent | None:
+            pairs = await ctx.get("pairs", default=[])
+            found = ctx.collect_events(ev, [One, One])
+            every = ctx.collect_events(ev, [One] * 5, buffer_id="all")
+            if found is not None:
+                await ctx.set("pairs", [*pairs, [one.n for one in found]])
+            return StopEvent((await ctx.get("pairs"), [one.n for one in every])) if every else None
+
+    async def main() -> None:
+        assert await Pairs().run() == ([[0, 1], [2, 3]], [0, 1, 2, 3, 4])
+        ctx: Context[Any] = Context(Pairs())
+        for _ in range(2):  # what one run left over does not reach the next
+            await ctx.set("pairs", [])
+            assert (await Pairs().run(ctx=ctx))[0] == [[0, 1], [2, 3]]
+    go(main)
+
+
+def test_an_attempt_again_does_not_count_its_event_twice() -> None:
+    class Shaky(Workflow):
+        failed = 0
+
+        @step
+        async def start(self, ctx: Context, ev: StartEvent) -> One | None:
+            ctx.send_event(One(n=1))
+            ctx.send_event(One(n=2))
+            return None
+
+        @step(num_workers=1, retry_policy=RetryPolicy(delay=0))
+        async def join(self, ctx: Context, ev: One) -> StopEvent | None:
+            found = ctx.collect_events(ev, [One, One])
+            self.failed += 1
+            if self.failed in (1, 3):
+                raise ValueError("once for each event")
+            return StopEvent([one.n for one in found]) if found else None
+
+    async def main() -> None:
+        assert await Shaky().run() == [1, 2]
+    go(main)
+
+
+def test_sending_to_one_step() -> None:  # W14
+    class Targets(Workflow):
+        @step
+        async def start(self, ctx: Context, ev: StartEvent) -> One | None:
+            if ev.to == "none":
+                ctx.send_event("text")  # type: ignore[arg-type]
+            ctx.send_event(One(), step=ev.to)
+            return None
+
+        @step
+        async def left(self, ev: One) -> StopEvent:
+            return StopEvent("left")
+
+        @step
+        async def right(self, ev: One) -> StopEvent:
+            return StopEvent("right")
+
+    async def main() -> None:
+        assert await Targets().run(to="right") == "right"
+        with pytest.raises(WorkflowRuntimeError, match="no step 'middle'; there are start, left, right"):
+            await Targets().run(to="middle")
+        with pytest.raises(WorkflowRuntimeError, match="step 'start' does not take One, but StartEvent"):
+            await Targets().run(to="start")
+        with pytest.raises(WorkflowRuntimeError, match="send_event takes an event, not str"):
+            await Targets().run(to="none")
+    go(main)
+
+
+def test_one_worker_takes_one_event_at_a_time_in_order() -> None:  # W22
+    class Queue(Workflow):
+        busy = most = 0
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.order: list[int] = []
+
+        @step
+        async def start(self, ctx: Context, ev: StartEvent) -> One | None:
+            for n in range(5):
+                ctx.send_event(One(n=n))
+            return None
+
+        @step(num_workers=1)
+        async def work(self, ev: One) -> Two:
+            self.busy += 1
+            self.most = max(self.most, self.busy)
+            await asyncio.sleep(0.002)
+            self.busy -= 1
+            self.order.append(ev.n)
+            return Two(n=ev.n)
+
+        @step
+        async def join(self, ctx: Context, ev: Two) -> StopEvent | None:
+            return StopEvent(self.most) if ctx.collect_events(ev, [Two] * 5) else None
+
+    async def main() -> None:
+        workflow = Queue()
+        assert await workflow.run() == 1
+        assert workflow.order == [0, 1, 2, 3, 4]
+    go(main)
+
+
+def test_as_many_workers_as_allowed() -> None:
+    class Crowd(Workflow):
+        def __init__(self) -> None:
+            super().__init__()
+            self.busy = self.most = 0
+
+        @step
+        async def start(self, ctx: Context, ev: StartEvent) -> One | None:
+            for _ in range(9):
+                ctx.send_event(One())
+            return None
+
+        @step(num_workers=3)
+        async def work(self, ev: One) -> Two:
+            self.busy += 1
+            self.most = max(self.most, self.busy)
+            await asyncio.sleep(0.001)
+            self.busy -= 1
+            return Two()
+
+        @step
+        async def join(self, ctx: Context, ev: Two) -> StopEvent | None:
+            return StopEvent(self.most) if ctx.collect_events(ev, [Two] * 9) else None
+
+    async def main() -> None:
+        assert await Crowd().run() == 3
+    go(main)
+
+
+def test_context_methods_outside_their_place() -> None:
+    ctx: Context[Any] = Context(Chain())
+
+    async def main() -> None:
+        for call in (lambda: ctx.send_event(One()), lambda: ctx.write_event_to_stream(One())):
+            with pytest.raises(WorkflowRuntimeError, match="needs a run"):
+                call()
+        with pytest.raises(WorkflowRuntimeError, match="collect_events is for steps"):
+            ctx.collect_events(One(), [One])
+        with pytest.raises(WorkflowRuntimeError, match="wait_for_event is for steps"):
+            await ctx.wait_for_event(One)
+        handler = Chain().run()
+        with pytest.raises(WorkflowRuntimeError, match="write_event_to_stream takes an event, not int"):
+            handler.ctx.write_event_to_stream(3)  # type: ignore[arg-type]
+        await handler
+    go(main)
+
+
+# State.
+
+def test_state_is_read_written_and_missed() -> None:  # W20
+    async def main() -> None:
+        ctx: Context[Any] = Context(Chain())
+        await ctx.set("name", "Ada")
+        assert await ctx.get("name") == "Ada"
+        assert await ctx.store.get("name") == "Ada"
+        assert await ctx.get("age", default=None) is None
+        assert await ctx.get("age", 3) == 3
+        with pytest.raises(KeyError) as caught:
+            await ctx.get("age")
+        assert str(caught.value) == "the state has no 'age': set it first, or give a default"
+        assert isinstance(caught.value, StateKeyError)
+        await ctx.store.set_state({"fresh": 1})
+        assert await ctx.store.get_state() == {"fresh": 1}
+    go(main)
+
+
+def test_context_carries_state_from_run_to_run() -> None:  # W19
+    class Counter(Workflow):
+        @step
+        async def count(self, ctx: Context, ev: StartEvent) -> StopEvent:
+            await ctx.set("n", await ctx.get("n", default=0) + 1)
+            return StopEvent(await ctx.get("n"))
+
+    async def main() -> None:
+        workflow = Counter()
+        ctx: Context[Any] = Context(workflow)
+        assert [await workflow.run(ctx=ctx) for _ in range(3)] == [1, 2, 3]
+        handler = workflow.run()
+        assert await handler == 1
+        assert await workflow.run(ctx=handler.ctx) == 2
+        assert await Counter().run(ctx=ctx) == 4  # another object of the same class
+        with pytest.raises(WorkflowRuntimeError, match="this context belongs to the workflow Counter"):
+            Chain().run(ctx=ctx)
+    go(main)
+    ctx: Context[Any] = Context(Counter())  # and from loop to loop
+    assert [Counter().run_sync(ctx=ctx) for _ in range(3)] == [1, 2, 3]
+
+
+def test_context_in_two_runs_at_once() -> None:  # W18
+    async def main() -> None:
+        workflow = Chain()
+        ctx: Context[Any] = Context(workflow)
+        first = workflow.run(ctx=ctx)
+        with pytest.raises(WorkflowRuntimeError, match="this context is in use by a run: await that run"):
+            workflow.run(ctx=ctx)
+        assert await first == 20
+        assert await workflow.run(ctx=ctx) == 20
+    go(main)
+    workflow = Chain()
+    ctx: Context[Any] = Context(workflow)
+    early, late = workflow.run(ctx=ctx), workflow.run(ctx=ctx)  # neither has begun
+    assert late.wait() == 20
+    with pytest.raises(WorkflowRuntimeError, match="given to another run"):
+        early.wait()
+
+
+class Model(BaseModel):
+    total: int = 0
+
+
+@pytest.mark.parametrize("kind", [Counts, Model])
+def test_typed_state(kind: type) -> None:
+    class Typed(Workflow):
+        @step
+        async def start(self, ctx: Context[kind], ev: StartEvent) -> One | None:  # type: ignore[valid-type]
+            for _ in range(5):
+                ctx.send_event(One())
+            return None
+
+        @step(num_workers=5)
+        async def add(self, ctx: Context[kind], ev: One) -> Two:  # type: ignore[valid-type]
+            async with ctx.store.edit_state() as state:
+                before = state.total
+                await asyncio.sleep(0.001)
+                state.total = before + 1
+            return Two()
+
+        @step
+        async def join(self, ctx: Context, ev: Two) -> StopEvent | None:
+            return StopEvent(await ctx.get("total")) if ctx.collect_events(ev, [Two] * 5) else None
+
+    async def main() -> None:
+        handler = Typed().run()
+        assert await handler == 5
+        assert type(await handler.ctx.store.get_state()) is kind
+        await handler.ctx.set("total", 7)
+        with pytest.raises(StateKeyError, match="declares no 'totla'"):
+            await handler.ctx.set("totla", 1)
+        with pytest.raises(StateKeyError, match="has no 'totla'"):
+            await handler.ctx.get("totla")
+        again = Context.from_dict(Typed(), json.loads(json.dumps(handler.ctx.to_dict())))
+        assert await again.get("total") == 7
+        assert await Typed().run(ctx=again) == 12
+        assert type(await again.store.get_state()) is kind
+    go(main)
+
+
+# The stream, several runs, the end.
+
+class Talker(Workflow):
+    @step
+    async def talk(self, ctx: Context, ev: StartEvent) -> StopEvent:
+        for word in ev.text.split():
+            ctx.write_event_to_stream(Event(word=word))
+            await asyncio.sleep(0)
+        return StopEvent(len(ev.text))
+
+
+def test_streams_give_all_events_to_all_readers() -> None:
+    async def main() -> None:
+        handler = Talker().run(text="a b c")
+        (seen, _), (other, _) = await asyncio.gather(read(handler), read(handler))
+        assert [event.get("word") for event in seen] == ["a", "b", "c", None]
+        assert seen == other
+        assert seen[-1] == StopEvent(5)
+        assert (await read(handler))[0] == seen  # also after the end
+        assert await handler == 5
+        assert await handler == 5
+        assert handler.result() == 5
+        assert handler.done()
+    go(main)
+
+
+def test_a_reader_may_leave_early() -> None:
+    async def main() -> None:
+        handler = Talker().run(text="a b c")
+        async for event in handler.stream_events():
+            assert event.word == "a"
+            break
+        assert await handler == 5
+    go(main)
+
+
+def test_two_runs_of_one_workflow_have_their_own_streams_and_results() -> None:  # W17
+    async def main() -> None:
+        workflow = Talker()
+        one, two = workflow.run(text="x y"), workflow.run(text="p q r")
+        (seen, _), (other, _) = await asyncio.gather(read(one), read(two))
+        assert [event.get("word") for event in seen] == ["x", "y", None]
+        assert [event.get("word") for event in other] == ["p", "q", "r", None]
+        assert (await one, await two) == (3, 5)
+        assert await asyncio.gather(*(workflow.run(text="x" * n) for n in range(1, 50))) == list(range(1, 50))
+    go(main)
+
+
+class Slow(Workflow):
+    """Waits forever in two steps, noting what becomes of them."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.ended: list[str] = []
+
+    @step
+    async def start(self, ctx: Context, ev: StartEvent) -> One | Two | StopEvent | None:
+        ctx.send_event(One())
+        ctx.send_event(Two())
+        if ev.get("stop"):
+            await asyncio.sleep(0.01)
+            return StopEvent("stopped")
+        return None
+
+    @step
+    async def left(self, ctx: Context, ev: One) -> StopEvent:
+        try:
+            await asyncio.sleep(30)
+            ctx.write_event_to_stream(Event(late=True))
+        finally:
+            await asyncio.sleep(0.01)
+            ctx.write_event_to_stream(Event(late=True))
+            ctx.send_event(StopEvent("late"))
+            self.ended.append("left")
+        return StopEvent("left")
+
+    @step(num_workers=1)
+    async def right(self, ev: Two) -> StopEvent:
+        try:
+            await asyncio.sleep(30)
+        finally:
+            self.ended.append("right")
+        return StopEvent("right")
+
+
+def test_time_limit() -> None:  # W23
+    async def main() -> None:
+        workflow = Slow(timeout=0.05)
+        handler = workflow.run()
+        seen, error = await read(handler)
+        assert seen == [WorkflowTimedOutEvent(timeout=0.05, active_steps=["left", "right"])]
+        assert str(error) == "Slow took longer than 0.05 seconds (active: steps 'left', 'right')"
+        assert sorted(workflow.ended) == ["left", "right"]
+        with pytest.raises(TimeoutError) as caught:
+            await handler
+        assert isinstance(caught.value, WorkflowTimeoutError)
+    go(main)
+
+
+def test_time_limit_of_a_run_where_nothing_is_left_to_do() -> None:
+    class Stalled(Workflow):
+        @step
+        async def start(self, ctx: Context, ev: StartEvent) -> StopEvent | None:
+            ctx.send_event(Three())
+            return None
+
+    async def main() -> None:
+        with pytest.raises(WorkflowTimeoutError) as caught:
+            await Stalled(timeout=0.05).run()
+        assert str(caught.value) == ("Stalled took longer than 0.05 seconds (no step was active, none had returned "
+                                     "a stop event; nobody took: Three)")
+        assert await Chain(timeout=None).run() == 20
+    go(main)
+
+
+def test_stop_cancels_what_is_still_at_work() -> None:  # W28
+    async def main() -> None:
+        workflow = Slow()
+        handler = workflow.run(stop=True)
+        seen, error = await read(handler)
+        assert seen == [StopEvent("stopped")]
+        assert error is None
+        assert sorted(workflow.ended) == ["left", "right"]
+        assert await handler == "stopped"
+    go(main)
+
+
+def test_cancelling_a_run() -> None:
+    async def main() -> None:
+        workflow = Slow()
+        handler = workflow.run()
+        await asyncio.sleep(0.01)
+        assert not handler.done()
+        with pytest.raises(WorkflowRuntimeError, match="the run has not ended"):
+            handler.result()
+        await handler.cancel_run()
+        assert handler.done()
+        assert sorted(workflow.ended) == ["left", "right"]
+        seen, error = await read(handler)
+        assert seen == [WorkflowCancelledEvent()]
+        assert isinstance(error, WorkflowCancelledError)
+        assert str(error) == "Slow: the run was cancelled"
+        with pytest.raises(WorkflowCancelledError):
+            await handler
+        await handler.cancel_run()  # once more does no harm
+        at_once = workflow.run()
+        at_once.cancel_run()  # without await
+        with pytest.raises(WorkflowCancelledError):
+            await at_once
+    go(main)
+    never = Chain().run()
+    never.cancel_run()
+    with pytest.raises(WorkflowCancelledError):
+        never.wait()
+
+
+def test_cancelling_the_one_who_awaits_cancels_the_run() -> None:
+    async def main() -> None:
+        workflow = Slow()
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(workflow.run(), 0.05)
+        assert sorted(workflow.ended) == ["left", "right"]
+        handler = workflow.run()
+        task = asyncio.create_task(handler)
+        await asyncio.sleep(0.01)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert handler.done()
+        reader = asyncio.create_task(read(workflow.run()))  # a reader that goes leaves the run alone
+        await asyncio.sleep(0.01)
+        reader.cancel()
+        await asyncio.wait([reader])
+    asyncio.run(main())  # the last run is left behind: closing the loop ends it
+
+
+def test_a_step_that_ignores_its_cancellation_does_not_hold_the_run(caplog: pytest.LogCaptureFixture) -> None:
+    go_on = []
+
+    class Stubborn(Workflow):
+        grace = 0.05
+
+        @step
+        async def start(self, ev: StartEvent) -> StopEvent:
+            while not go_on:
+                try:
+                    await asyncio.sleep(0.02)
+                except asyncio.CancelledError:
+                    pass
+            return StopEvent()
+
+    async def main() -> None:
+        with pytest.raises(WorkflowTimeoutError):
+            await Stubborn(timeout=0.02).run()
+        go_on.append(True)
+        await asyncio.sleep(0.1)
+    go(main)
+    assert "step 'start' goes on although its run is over" in caplog.text
+
+
+def test_a_step_that_is_cancelled_by_what_it_awaits_cancels_the_run() -> None:
+    class Inner(Workflow):
+        @step
+        async def start(self, ev: StartEvent) -> StopEvent:
+            task = asyncio.create_task(asyncio.sleep(30))
+            task.cancel()
+            await task
+            return StopEvent()
+
+    async def main() -> None:
+        with pytest.raises(WorkflowCancelledError, match="step 'start' was cancelled"):
+            await Inner().run()
+    go(main)
+
+
+def test_a_stop_event_from_outside_ends_the_run() -> None:
+    async def main() -> None:
+        handler = Slow().run()
+        await asyncio.sleep(0)
+        handler.ctx.send_event(StopEvent("enough"))
+        assert await handler == "enough"
+    go(main)
+
+
+def test_nothing_stays_alive_after_the_run() -> None:  # W31
+    async def main() -> None:
+        workflow = Chain()
+        handler = workflow.run()
+        await handler
+        left = weakref.ref(workflow), weakref.ref(handler), weakref.ref(handler.ctx)
+        del workflow, handler
+        gc.collect()
+        assert [one() for one in left] == [None] * 3
+        failing = Failing()
+        with pytest.raises(ValueError):
+            await failing.run()
+        gone = weakref.ref(failing)
+        del failing
+        gc.collect()
+        assert gone() is None
+    go(main)
+
+
+def test_so_many_runs_at_a_time() -> None:
+    class Busy(Workflow):
+        def __init__(self, **options: Any) -> None:
+            super().__init__(**options)
+            self.now = self.most = 0
+            self.lock = threading.Lock()
+
+        @step
+        async def start(self, ev: StartEvent) -> StopEvent:
+            with self.lock:
+                self.now += 1
+                self.most = max(self.most, self.now)
+            await asyncio.sleep(0.005)
+            with self.lock:
+                self.now -= 1
+            return StopEvent(ev.n)
+
+    async def main() -> None:
+        workflow = Busy(num_concurrent_runs=2)
+        assert await asyncio.gather(*(workflow.run(n=n) for n in range(7))) == list(range(7))
+        assert workflow.most == 2
+        first, second, third, fourth = (workflow.run(n=n) for n in range(4))
+        await third.cancel_run()  # it was waiting for its place
+        await first.cancel_run()  # its place goes to the fourth
+        assert (await second, await fourth) == (1, 3)
+        assert await asyncio.gather(*(Busy().run(n=n) for n in range(3))) == [0, 1, 2]
+    go(main)
+    workflow = Busy(num_concurrent_runs=2)
+    threads = [threading.Thread(target=workflow.run_sync, kwargs={"n": n}) for n in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(10)
+    assert workflow.most <= 2
+    assert workflow.now == 0
+
+
+def test_a_run_cancelled_just_when_its_place_is_free() -> None:
+    async def main() -> None:
+        workflow = Chain(num_concurrent_runs=1)
+        first, second, third = (workflow.run() for _ in range(3))
+        first.cancel_run()
+        await first.cancel_run()
+        second.cancel_run()
+        assert await third == 20
+        with pytest.raises(WorkflowCancelledError):
+            await second
+    go(main)
+
+
+# Errors and retries.
+
+class Failing(Workflow):
+    @step
+    async def start(self, ctx: Context, ev: StartEvent) -> StopEvent:
+        ctx.write_event_to_stream(Event(first=True))
+        raise ValueError("broken")
+
+
+def test_a_failing_step() -> None:  # W24, W29
+    async def main() -> None:
+        handler = Failing().run()
+        seen, error = await asyncio.wait_for(read(handler), 5)
+        assert isinstance(error, ValueError)
+        assert str(error) == "broken"
+        assert seen[0].first
+        last = seen[1]
+        assert isinstance(last, WorkflowFailedEvent)
+        assert last.exception is error
+        assert (last.step_name, last.attempts) == ("start", 1)
+        assert 0 <= last.elapsed_seconds < 5
+        for _ in range(2):
+            with pytest.raises(ValueError, match="broken"):
+                await handler
+    go(main)
+
+
+def test_a_failure_that_nobody_asks_for_is_reported(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        Failing().run()
+        await asyncio.sleep(0.01)
+        gc.collect()
+    go(main)
+    assert "exception was never retrieved" in caplog.text
+    assert "broken" in caplog.text
+
+
+class Flaky(Workflow):
+    def __init__(self, failures: int, **options: Any) -> None:
+        super().__init__(**options)
+        self.failures = failures
+        self.calls = 0
+
+    @step(retry_policy=RetryPolicy(maximum_attempts=3, delay=0.001, retry_on=(ValueError, OSError)))
+    async def start(self, ev: StartEvent) -> StopEvent:
+        self.calls += 1
+        if self.calls <= self.failures:
+            raise ev.get("error", ValueError)(f"attempt {self.calls}")
+        return StopEvent(self.calls)
+
+
+class Handled(Flaky):
+    @catch_error
+    async def handle(self, ev: StepFailedEvent) -> StopEvent:
+        return StopEvent(ev)
+
+
+def test_retries() -> None:  # W25
+    async def main() -> None:
+        assert await Flaky(2).run() == 3
+        handler = Flaky(5).run()
+        seen, error = await read(handler)
+        assert str(error) == "attempt 3"
+        assert isinstance(seen[-1], WorkflowFailedEvent)
+        assert seen[-1].attempts == 3
+        workflow = Flaky(5)
+        with pytest.raises(ZeroDivisionError):  # an error that is not worth it
+            await workflow.run(error=ZeroDivisionError)
+        assert workflow.calls == 1
+    go(main)
+
+
+def test_delays_grow_up_to_a_limit() -> None:
+    policy = RetryPolicy(maximum_attempts=5, delay=1.0, multiplier=3.0, max_delay=5.0)
+    assert [policy.next(0.0, n, ValueError()) for n in (1, 2, 3, 4, 5)] == [1.0, 3.0, 5.0, 5.0, None]
+    assert RetryPolicy(maximum_attempts=10_000, multiplier=10.0).next(0.0, 9_000, OSError()) == 60.0
+    assert RetryPolicy(delay=9.0, max_delay=2.0).next(0.0, 1, OSError()) == 2.0
+
+
+def test_a_policy_of_ones_own() -> None:
+    seen = []
+
+    class UntilTime(RetryPolicy):
+        def next(self, elapsed_time: float, attempts: int, error: BaseException) -> float | None:
+            seen.append((attempts, str(error)))
+            return 0 if attempts < 2 else None
+
+    class Broken(RetryPolicy):
+        def next(self, elapsed_time: float, attempts: int, error: BaseException) -> float | None:
+            raise TypeError("in the policy")
+
+    class Own(Workflow):
+        @step(retry_policy=UntilTime())
+        async def start(self, ev: StartEvent) -> StopEvent:
+            raise ValueError("broken")
+
+    class Bad(Workflow):
+        @step(retry_policy=Broken())
+        async def start(self, ev: StartEvent) -> StopEvent:
+            raise ValueError("broken")
+
+    async def main() -> None:
+        with pytest.raises(ValueError, match="broken"):
+            await Own().run()
+        asyncio.get_running_loop().set_exception_handler(lambda loop, context: seen.append(context))
+        with pytest.raises(TypeError, match="in the policy"):
+            await asyncio.wait_for(Bad().run(), 5)
+    go(main)
+    assert seen[:2] == [(1, "broken"), (2, "broken")]
+    assert "step_done" in seen[2]["message"]
+
+
+def test_ending_while_an_attempt_is_due() -> None:
+    class Patient(Workflow):
+        @step(retry_policy=RetryPolicy(delay=30.0))
+        async def start(self, ev: StartEvent) -> StopEvent:
+            raise ValueError("broken")
+
+    async def main() -> None:
+        handler = Patient(timeout=0.05).run()
+        seen, error = await read(handler)
+        assert isinstance(error, WorkflowTimeoutError)
+        assert seen == [WorkflowTimedOutEvent(timeout=0.05, active_steps=["start"])]
+    go(main)
+
+
+def test_an_error_handler_ends_the_run() -> None:  # W26
+    async def main() -> None:
+        handler = Handled(9).run(n=1)
+        seen, error = await read(handler)
+        assert error is None
+        assert isinstance(seen[-1], StopEvent)
+        assert not isinstance(seen[-1], WorkflowFailedEvent)
+        failed = await handler
+        assert (failed.step_name, failed.attempts, failed.input_event) == ("start", 3, StartEvent(n=1))
+        assert str(failed.exception) == "attempt 3"
+        assert failed.elapsed_seconds >= 0
+    go(main)
+
+
+def test_an_error_of_the_handler_wins() -> None:  # W26
+    class Worse(Failing):
+        @catch_error
+        async def handle(self, ev: StepFailedEvent) -> StopEvent:
+            raise ArithmeticError("in the handler") from ev.exception
+
+    async def main() -> None:
+        seen, error = await read(Worse().run())
+        assert isinstance(error, ArithmeticError)
+        assert isinstance(seen[-1], WorkflowFailedEvent)
+        assert seen[-1].step_name == "handle"
+    go(main)
+
+
+def test_a_handler_is_not_called_for_a_time_limit_or_a_retry_that_recovers() -> None:  # W27
+    calls = []
+
+    class Limited(Slow):
+        @catch_error
+        async def handle(self, ev: StepFailedEvent) -> StopEvent:
+            calls.append(ev)
+            return StopEvent("handled")
+
+    async def main() -> None:
+        with pytest.raises(WorkflowTimeoutError):
+            await Limited(timeout=0.05).run()
+        assert await Handled(2).run() == 3
+        handler = Limited().run()
+        await asyncio.sleep(0)
+        await handler.cancel_run()
+        assert calls == []
+    go(main)
+
+
+def test_a_handler_may_lead_back_and_name_its_steps() -> None:
+    class Detour(Workflow):
+        @step
+        async def start(self, ev: StartEvent) -> One:
+            return One(n=ev.n)
+
+        @step
+        async def risky(self, ev: One) -> StopEvent:
+            if ev.n:
+                raise ValueError("not zero")
+            return StopEvent("fine")
+
+        @catch_error(for_steps=["risky"])
+        async def mend(self, ctx: Context, ev: StepFailedEvent) -> One:
+            return One(n=ev.input_event.n - 1)
+
+        @catch_error
+        async def others(self, ev: StepFailedEvent) -> StopEvent:
+            return StopEvent(f"others: {ev.step_name}")
+
+    async def main() -> None:
+        assert await Detour().run(n=3) == "fine"
+        assert await Detour().run() == "others: start"
+    go(main)
+
+
+def test_handlers_are_checked() -> None:
+    class Wrong(Workflow):
+        @step
+        async def start(self, ev: StartEvent) -> StopEvent:
+            return StopEvent()
+
+        @catch_error(for_steps=["strat"])
+        async def a(self, ev: StepFailedEvent) -> StopEvent:
+            return StopEvent()
+
+        @catch_error(for_steps=["start"])
+        async def b(self, ev: StepFailedEvent) -> StopEvent:
+            return StopEvent()
+
+        @catch_error(for_steps=["start"])
+        async def c(self, ev: StepFailedEvent) -> StopEvent:
+            return StopEvent()
+
+        @catch_error
+        async def d(self, ev: StepFailedEvent) -> StopEvent:
+            return StopEvent()
+
+        @step
+        async def e(self, ev: StepFailedEvent) -> StopEvent:
+            return StopEvent()
+
+    message = refused(Wrong)
+    assert "an error handler names the step 'strat', which is not there" in message
+    assert "two error handlers name the step 'start': keep one" in message
+    assert "two error handlers serve all steps: keep one" in message
+
+
+# A person's word, saving and loading.
+
+class Asker(Workflow):
+    """Asks in one step and takes the answer in another."""
+
+    @step
+    async def ask(self, ctx: Context, ev: StartEvent) -> Question:
+        await ctx.set("asked", await ctx.get("asked", default=0) + 1)
+        return Question(text="Your name?")
+
+    @step
+    async def greet(self, ctx: Context, ev: Answer) -> StopEvent:
+        await ctx.set("greeted", await ctx.get("greeted", default=0) + 1)
+        return StopEvent(f"Hello, {ev.text}! {await ctx.get('asked')} {await ctx.get('greeted')}")
+
+
+class Waiting(Workflow):
+    """Asks twice within a step, after a step that must run once."""
+
+    @step
+    async def prepare(self, ctx: Context, ev: StartEvent) -> One:
+        await ctx.set("prepared", await ctx.get("prepared", default=0) + 1)
+        return One(n=ev.n)
+
+    @step
+    async def ask(self, ctx: Context, ev: One) -> StopEvent:
+        await ctx.set("entered", await ctx.get("entered", default=0) + 1)
+        name = await ctx.wait_for_event(Answer, waiter_event=Question(text="Name?"))
+        town = await ctx.wait_for_event(Answer, waiter_event=Question(text="Town?"))
+        return StopEvent([ev.n, name.text, town.text, await ctx.get("prepared"), await ctx.get("entered")])
+
+
+async def until_asked(handler: Any, text: str) -> None:
+    async for event in handler.stream_events():
+        if isinstance(event, Question) and event.text == text:
+            return
+
+
+def test_a_question_and_its_answer() -> None:
+    async def main() -> None:
+        tasks = asyncio.all_tasks()
+        handler = Asker().run()
+        async for event in handler.stream_events():
+            if isinstance(event, Question):
+                assert asyncio.all_tasks() == tasks  # nothing runs while a person thinks
+                handler.ctx.send_event(Answer(text="Ada"))
+        assert await handler == "Hello, Ada! 1 1"
+        again = Waiting().run(n=3)
+        async for event in again.stream_events():
+            if isinstance(event, Question):
+                again.ctx.send_event(Answer(text=event.text.lower()))
+        assert await again == [3, "name?", "town?", 1, 1]
+    go(main)
+
+
+def test_an_answer_may_come_early_and_from_another_thread() -> None:
+    async def main() -> None:
+        handler = Waiting().run(n=1)
+        handler.ctx.send_event(Answer(text="early"))
+        await until_asked(handler, "Town?")
+        await asyncio.to_thread(handler.ctx.send_event, Answer(text="thread"))
+        assert await handler == [1, "early", "thread", 1, 1]
+    go(main)
+
+
+def test_a_wait_may_have_requirements_and_a_limit() -> None:  # W15
+    class Picky(Workflow):
+        @step
+        async def start(self, ctx: Context, ev: StartEvent) -> StopEvent:
+            try:
+                got = await ctx.wait_for_event(HumanResponseEvent, timeout=ev.limit,
+                                               requirements={"to": ev.name})
+            except TimeoutError as error:
+                return StopEvent(str(error))
+            return StopEvent(got.word)
+
+    async def main() -> None:
+        assert await Picky().run(name="a", limit=0.02) == "step 'start' waited 0.02 s for HumanResponseEvent"
+        one, two = Picky().run(name="a", limit=5), Picky().run(name="b", limit=None)
+        await asyncio.sleep(0)
+        for handler in (one, two):
+            handler.ctx.send_event(HumanResponseEvent(word="nobody"))
+            handler.ctx.send_event(HumanResponseEvent(to="b", word="for b"))
+            handler.ctx.send_event(HumanResponseEvent(to="a", word="for a"))
+        assert (await one, await two) == ("for a", "for b")
+
+        class Impatient(Workflow):
+            @step
+            async def start(self, ctx: Context, ev: StartEvent) -> StopEvent:
+                return StopEvent(await ctx.wait_for_event(Answer, timeout=0.01))
+
+        seen, error = await read(Impatient().run())
+        assert isinstance(error, TimeoutError)
+        assert isinstance(seen[-1], WorkflowFailedEvent)
+    go(main)
+
+
+def test_all_who_wait_for_an_event_get_it() -> None:
+    class Pair(Workflow):
+        @step
+        async def start(self, ctx: Context, ev: StartEvent) -> One | None:
+            ctx.send_event(One(n=1))
+            ctx.send_event(One(n=2))
+            return None
+
+        @step
+        async def wait(self, ctx: Context, ev: One) -> Two:
+            got = await ctx.wait_for_event(Answer, Question(text=str(ev.n)), waiter_id=f"w{ev.n}")
+            return Two(n=ev.n * int(got.text))
+
+        @step
+        async def join(self, ctx: Context, ev: Two) -> StopEvent | None:
+            found = ctx.collect_events(ev, [Two, Two])
+            return StopEvent([one.n for one in found]) if found else None
+
+    async def main() -> None:
+        handler = Pair().run()
+        await until_asked(handler, "2")
+        handler.ctx.send_event(Answer(text="5"))
+        assert await handler == [5, 10]
+    go(main)
+
+
+def test_a_paused_run_goes_on_from_its_saved_context() -> None:  # W21
+    async def main() -> None:
+        handler = Asker().run()
+        await until_asked(handler, "Your name?")
+        saved = json.loads(json.dumps(handler.ctx.to_dict()))
+        await handler.cancel_run()
+        assert json.loads(json.dumps(handler.ctx.to_dict())) == saved  # before or after: the same
+        workflow = Asker()
+        resumed = workflow.run(ctx=Context.from_dict(workflow, saved))
+        resumed.ctx.send_event(Answer(text="Ada"))
+        seen, _ = await read(resumed)
+        assert seen == [StopEvent("Hello, Ada! 1 1")]
+    go(main)
+
+
+def test_a_saved_wait_is_asked_once_and_keeps_the_answers_it_had() -> None:  # W21
+    async def main() -> None:
+        handler = Waiting().run(n=7)
+        await until_asked(handler, "Name?")
+        handler.ctx.send_event(Answer(text="Ada"))
+        await until_asked(handler, "Town?")
+        saved = json.dumps(handler.ctx.to_dict())
+        await handler.cancel_run()
+        workflow = Waiting()
+        resumed = workflow.run(ctx=Context.from_dict(workflow, json.loads(saved)))
+        resumed.ctx.send_event(Answer(text="London"))
+        seen, _ = await read(resumed)
+        assert seen == [StopEvent([7, "Ada", "London", 1, 2])]  # only the waiting step began anew
+    go(main)
+
+
+def test_a_paused_run_goes_on_in_another_process(tmp_path: Path) -> None:  # W21
+    (tmp_path / "flow.py").write_text(textwrap.dedent("""
+        import asyncio, json, sys
+        from pathlib import Path
+        from hello_react.workflow import *
+
+        class Ask(InputRequiredEvent):
+            text: str
+
+        class Reply(HumanResponseEvent):
+            text: str
+
+        class Draft(Event):
+            text: str
+            pages: tuple
+
+        class Mail(Workflow):
+            @step
+            async def write(self, ctx: Context, ev: StartEvent) -> Draft:
+                await ctx.set("written", await ctx.get("written", 0) + 1)
+                return Draft(text=ev.text, pages=(1, 2))
+
+            @step
+            async def approve(self, ctx: Context, ev: Draft) -> StopEvent:
+                reply = await ctx.wait_for_event(Reply, waiter_event=Ask(text="Send?"))
+                return StopEvent([ev.text, ev.pages, reply.text, await ctx.get("written")])
+
+        async def begin():
+            handler = Mail().run(text="Dear customer")
+            async for event in handler.stream_events():
+                if isinstance(event, Ask):
+                    Path(sys.argv[2]).write_text(json.dumps(handler.ctx.to_dict()))
+                    await handler.cancel_run()
+                    break
+
+        async def go_on():
+            workflow = Mail()
+            handler = workflow.run(ctx=Context.from_dict(workflow, json.loads(Path(sys.argv[2]).read_text())))
+            handler.ctx.send_event(Reply(text="yes"))
+            print(await handler)
+
+        if __name__ == "__main__":
+            asyncio.run(begin() if sys.argv[1] == "begin" else go_on())
+    """))
+    saved = tmp_path / "run.json"
+
+    def python(*args: str) -> str:
+        env = {"PYTHONPATH": f"{ROOT}:{tmp_path}", "PYTHONWARNINGS": "error"}
+        done = subprocess.run([sys.executable, *args], capture_output=True, text=True, timeout=60, env=env)
+        assert (done.returncode, done.stderr) == (0, "")
+        return done.stdout.strip()
+
+    python(str(tmp_path / "flow.py"), "begin", str(saved))
+    assert python(str(tmp_path / "flow.py"), "go_on", str(saved)) == "['Dear customer', (1, 2), 'yes', 1]"
+    # Saved by a script (whose classes are of __main__), loaded where they belong to a module.
+    code = f"import sys, asyncio, flow; sys.argv = ['', '', {str(saved)!r}]; asyncio.run(flow.go_on())"
+    assert python("-c", code) == "['Dear customer', (1, 2), 'yes', 1]"
+
+
+def test_work_in_all_places_is_saved() -> None:
+    gate: list[bool] = []
+
+    class Wide(Workflow):
+        @step
+        async def start(self, ctx: Context, ev: StartEvent) -> One | None:
+            await ctx.set("started", await ctx.get("started", 0) + 1)
+            for n in range(4):
+                ctx.send_event(One(n=n))
+            ctx.send_event(HumanResponseEvent(early=1))
+            return None
+
+        @step(num_workers=1, retry_policy=RetryPolicy(delay=30))
+        async def work(self, ctx: Context, ev: One) -> Two:
+            if ev.n == 2 and not gate:
+                raise ValueError("waits for its next attempt")
+            return Two(n=ev.n)
+
+        @step
+        async def join(self, ctx: Context, ev: Two) -> StopEvent | None:
+            found = ctx.collect_events(ev, [Two] * 4)
+            if found is None:
+                return None
+            early = await ctx.wait_for_event(HumanResponseEvent)
+            return StopEvent([[one.n for one in found], early.early, await ctx.get("started")])
+
+    async def main() -> None:
+        workflow = Wide()
+        handler = workflow.run()
+        while not handler.ctx.to_dict()["buffers"] or len(handler.ctx.to_dict()["buffers"][0][2]) < 2:
+            await asyncio.sleep(0.001)
+        data = handler.ctx.to_dict()
+        assert [job["event"]["value"]["n"] for job in data["paused"]] == [2, 3]
+        assert len(data["unclaimed"]) == 1
+        await handler.cancel_run()
+        gate.append(True)
+        restored: Context[Any] = Context.from_dict(workflow, json.loads(json.dumps(data)))
+        assert await workflow.run(ctx=restored) == [[0, 1, 2, 3], 1, 1]
+        assert await workflow.run(ctx=handler.ctx) == [[0, 1, 2, 3], 1, 1]  # the cancelled one itself, too
+    go(main)
+
+
+def test_a_paused_context_may_begin_anew() -> None:
+    async def main() -> None:
+        workflow = Waiting()
+        handler = workflow.run(n=1)
+        await until_asked(handler, "Name?")
+        await handler.cancel_run()
+        fresh = workflow.run(n=2, ctx=handler.ctx)
+        async for event in fresh.stream_events():
+            if isinstance(event, Question):
+                fresh.ctx.send_event(Answer(text="x"))
+        assert await fresh == [2, "x", "x", 2, 2]  # the state stays, the paused work is dropped
+        assert handler.ctx.to_dict()["paused"] is None
+    go(main)
+
+
+def test_values_survive_saving() -> None:
+    state = {"note": Note(title="a", stars=3), "point": Point(1, 2), "event": Answer(text="hi"),
+             "pair": (1, (2,)), "deep": {"list": [1, 2.5, None, True, "s"]},
+             "stop": StopEvent(result=[Point(0, 0)])}
+
+    async def main() -> None:
+        ctx: Context[Any] = Context(Chain())
+        await ctx.store.set_state(dict(state))
+        again: Context[Any] = Context.from_dict(Chain(), json.loads(json.dumps(ctx.to_dict())))
+        assert await again.store.get_state() == state
+    go(main)
+
+
+@pytest.mark.parametrize(("value", "words"), [
+    ({"lock": threading.Lock()}, "state['lock']: lock can't be saved"),
+    ({"a": [1, {"b": {1, 2}}]}, "state['a'][1]['b']: set can't be saved"),
+    ({"a": {1: "x"}}, "state['a']: dict can't be saved"),
+    ({"a": Answer(text=object())}, "state['a'].text: object can't be saved"),
+    ({"a": {"__type__": "x"}}, "state['a']: dict can't be saved"),
+    ({"a": Point}, "state['a']: type can't be saved"),
+])
+def test_what_cannot_be_saved_is_named(value: dict[str, Any], words: str) -> None:
+    async def main() -> None:
+        ctx: Context[Any] = Context(Chain())
+        await ctx.store.set_state(value)
+        with pytest.raises(ContextSerializationError) as caught:
+            ctx.to_dict()
+        assert words in str(caught.value)
+    go(main)
+
+
+def test_a_model_that_cannot_be_saved_is_named() -> None:
+    class Holder(BaseModel, arbitrary_types_allowed=True):
+        lock: Any
+
+    async def main() -> None:
+        ctx: Context[Any] = Context(Chain())
+        await ctx.set("held", Holder(lock=threading.Lock()))
+        with pytest.raises(ContextSerializationError, match=r"state\['held'\]: Holder can't be saved: "):
+            ctx.to_dict()
+    go(main)
+
+
+@pytest.mark.parametrize(("change", "words"), [
+    ({"version": 2}, "version 2"),
+    ({"version": None}, "version None"),
+    ({"buffers": [["a"]]}, "this is no saved context"),
+    ({"paused": [{}]}, "this is no saved context: KeyError('step')"),
+    ({"paused": [{"step": "gone"}]}, "Chain has no step 'gone', which was saved"),
+    ({"state": {"__type__": "nowhere:Thing", "value": {}}}, "needs the class Thing: import nowhere before"),
+    ({"state": {"__type__": "os:system", "value": {}}}, "needs the class system"),
+    ({"state": {"__type__": "builtins:dict", "value": {}}}, "needs the class dict"),
+    ({"state": {"__type__": "HERE:Answer", "value": {}}}, "the saved Answer can't be read"),
+    ({"state": {"__type__": "HERE:Note", "value": {}}}, "the saved Note can't be read"),
+    ({"state": {"__type__": "HERE:Point", "value": {"z": 1}}}, "the saved Point can't be read"),
+    ({"state": {"__type__": "HERE:Point", "value": [1]}}, "the saved Point can't be read"),
+])
+def test_data_that_cannot_be_loaded(change: dict[str, Any], words: str) -> None:
+    data = json.loads(json.dumps({**Context(Chain()).to_dict(), **change}).replace("HERE", __name__))
+    with pytest.raises(ContextSerializationError) as caught:
+        Context.from_dict(Chain(), data)
+    assert words in str(caught.value)
+    for nothing in ({}, [], None, "text"):
+        with pytest.raises(ContextSerializationError, match="this is no saved context"):
+            Context.from_dict(Chain(), nothing)  # type: ignore[arg-type]
+
+
+# Ways to call, verbose, drawing.
+
+def test_from_a_script() -> None:
+    assert Chain().run_sync(n=2) == 30
+    assert Chain().run(n=2).wait() == 30
+    assert asyncio.run(Chain().run(n=2)) == 30
+    handler = Asker().run()  # begins when it is awaited
+    handler.ctx.send_event(Answer(text="early"))
+    assert handler.wait() == "Hello, early! 1 1"
+    assert handler.wait() == "Hello, early! 1 1"
+
+    async def later(handler: Any) -> Any:
+        seen = [event async for event in handler.stream_events()]
+        return [event.get("word") for event in seen], await handler
+    assert asyncio.run(later(Talker().run(text="a b"))) == (["a", "b", None], 3)
+    with pytest.raises(ValueError, match="broken"):
+        Failing().run_sync()
+
+
+def test_inside_a_running_loop() -> None:  # W32
+    async def main() -> None:
+        assert Chain().run_sync(n=2) == 30
+        with pytest.raises(ValueError, match="broken"):
+            Failing().run_sync()
+        handler = Chain().run()
+        with pytest.raises(WorkflowRuntimeError) as caught:
+            handler.wait()
+        assert str(caught.value) == "wait() would block the event loop of this run: `await` it there"
+        assert await handler == 20
+        assert handler.wait() == 20  # over: nothing to block
+    go(main)
+
+
+def test_a_handler_is_awaited_in_any_way() -> None:
+    async def main() -> None:
+        handler = Talker().run(text="a b")
+        tasks = [asyncio.create_task(handler), asyncio.create_task(handler)]
+        results = await asyncio.gather(handler, asyncio.wait_for(handler, 5), asyncio.shield(handler), *tasks)
+        assert results == [3] * 5
+        return handler
+    done = go(main)
+    assert asyncio.run(done) == 3  # over, so any loop will do
+
+
+def test_a_run_belongs_to_its_loop() -> None:
+    async def main() -> Any:
+        handler = Asker().run()
+        await until_asked(handler, "Your name?")
+        return handler
+    handler = asyncio.run(main())
+    with pytest.raises(WorkflowRuntimeError, match="this run began in another event loop"):
+        asyncio.run(handler)
+    with pytest.raises(WorkflowRuntimeError, match="would block"):
+        handler.wait()
+
+
+def test_closing_the_loop_ends_the_run() -> None:
+    workflow = Slow()
+
+    async def main() -> Any:
+        handler = workflow.run()
+        await asyncio.sleep(0.01)
+        return handler
+    handler = asyncio.run(main())
+    assert handler.done()
+    assert "right" in workflow.ended
+    if sys.version_info >= (3, 11):  # before, a task does not tell that it is being cancelled
+        assert "left" in workflow.ended
+
+
+def test_a_workflow_inside_a_workflow() -> None:
+    class Outer(Workflow):
+        @step
+        async def start(self, ctx: Context, ev: StartEvent) -> StopEvent:
+            inner = await Chain().run(n=5)
+            assert ctx.collect_events(ev, [StartEvent]) == [ev]  # the outer step is still known
+            return StopEvent(inner + 1)
+
+    async def main() -> None:
+        assert await Outer().run() == 61
+    go(main)
+
+
+def test_verbose(capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture) -> None:
+    Chain().run_sync()
+    assert capsys.readouterr().out == ""
+    assert caplog.text == ""
+    Chain(verbose=True).run_sync()
+    assert capsys.readouterr().out.splitlines() == [
+        "Running step first", "Step first produced event One", "Running step second",
+        "Step second produced event Two", "Running step third", "Step third produced event StopEvent"]
+    with caplog.at_level(logging.INFO, logger="hello_react.workflow"):
+        Chain().run_sync()
+    assert capsys.readouterr().out == ""
+    assert len(caplog.records) == 6
+
+    class Quiet(Workflow):
+        @step
+        async def start(self, ctx: Context, ev: StartEvent) -> StopEvent | None:
+            ctx.send_event(StopEvent())
+            return None
+
+    Quiet(verbose=True).run_sync()
+    assert "Step start produced" not in capsys.readouterr().out  # the run was over by then
+
+
+def test_drawing(tmp_path: Path) -> None:
+    text = Asker().draw(tmp_path / "asker.mmd")
+    assert text == (tmp_path / "asker.mmd").read_text(encoding="utf-8") == textwrap.dedent("""\
+        flowchart TD
+            step_ask["ask"]
+            step_greet["greet"]
+            event_StartEvent(["StartEvent"])
+            event_Answer(["Answer"])
+            event_Question(["Question"])
+            event_StopEvent(["StopEvent"])
+            event_StartEvent --> step_ask
+            step_ask --> event_Question
+            event_Answer --> step_greet
+            step_greet --> event_StopEvent
+    """)
+    with pytest.raises(WorkflowConfigurationError):
+        Workflow().draw()
+
+
+def test_importing_the_engine_imports_nothing_heavy() -> None:
+    code = ("import sys, hello_react.workflow; "
+            "print(sorted({'pydantic', 'openai', 'requests'} & set(sys.modules)))")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, cwd=ROOT)
+    assert done.stdout.strip() == "[]", done.stderr
