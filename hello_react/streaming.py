@@ -1,0 +1,349 @@
+"""From the bytes that a server sends to one `Reply`, piece by piece and whatever the pieces are.
+
+`Events` parts bytes into events, `ChunkReading` folds their JSON into text, thinking, tool calls and usage.
+`TextReading`, its base, serves clients that have no server: it parts a leading <think> block from the visible
+text and ends the text where the model invents an observation (`StreamCutter`). Nothing here knows of HTTP,
+keys or retries; that is `llm.py`.
+
+    >>> cutter = StreamCutter()
+    >>> [cutter.feed(piece) for piece in ("Action: Search[x]\\nObser", "vation", ": fake\\nAction: ...")]
+    ['Action: Search[x]', '', '']
+    >>> cutter.done
+    True
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from .events import Reply, Token, ToolCall, Usage
+
+# Every quantifier is bounded, so that any text is searched in linear time.
+_LABELS = ("observations", "观察结果")
+_MARKS = r"[ \t\r\u3000]{0,20}(?:\d{1,3}[.)、])?[ \t>*#`_~•-]{0,12}"
+_NUMBER = r"[ \t*_`~]{0,8}[#(\[]?\d{0,4}[)\]]?[ \t\r*_`~]{0,8}"
+_INVENTED = re.compile(rf"\n{_MARKS}(?:observations?|观察(?:结果)?){_NUMBER}(?:[:：]|(?=\n))", re.IGNORECASE)
+# A last line of one short word, or less: it may still become a label.
+_MAYBE = re.compile(rf"\n(?:\d{{1,3}}|{_MARKS}(?:[a-z]{{0,12}}|[观察结果]{{0,4}}){_NUMBER})", re.IGNORECASE)
+
+
+class StreamCutter:
+    """Ends a text before the first line that starts with an Observation label, in whatever pieces it arrives.
+
+    A label that leads the reply is kept; the parser drops it. Only a last line that may still become a label
+    is held back, with some of the blanks before it.
+    """
+
+    def __init__(self) -> None:
+        self.done = False
+        self._held = ""
+        self._visible = False
+
+    def feed(self, piece: str) -> str:
+        """What can be shown now, after what was shown before."""
+        if self.done:
+            return ""
+        text = self._held + piece
+        match = _INVENTED.search(text)
+        if match and not self._visible and not text[:match.start()].strip():
+            match = _INVENTED.search(text, match.end())
+        line = text.rfind("\n")
+        if match:
+            self.done, end = True, match.start()
+        else:
+            end = line if line >= 0 and _MAYBE.fullmatch(text, line) else len(text)
+        shown = text[:max(len(text[:end].rstrip()), end - 20)]
+        self._held = "" if self.done else text[len(shown):]
+        self._visible = self._visible or bool(shown.strip())
+        return shown
+
+    def close(self) -> str:
+        """The rest, when the text is over; "" if it is the torso of a label, left by a server's stop."""
+        rest, self._held = self._held, ""
+        word = re.sub(r"[\W\d_]+", "", rest).lower()
+        torso = word.startswith(("obse", "观察")) and any(one.startswith(word) for one in _LABELS)
+        return "" if torso and self._visible else rest
+
+
+_THINK_TAGS = ("<think>", "<thinking>", "<reasoning>")
+_THINK_END = re.compile(r"</(?:think|thinking|reasoning)>", re.IGNORECASE)
+_BLANKS = " \t\r\n\f\v\u3000\ufeff\u200b"
+
+
+class TextReading:
+    """One reply in the making; its methods yield the tokens to show.
+
+    Args:
+        cut: whether to end the text where the model invents an observation.
+    """
+
+    def __init__(self, cut: bool) -> None:
+        self.finish_reason = ""
+        self._shown: list[str] = []
+        self._thoughts: list[str] = []
+        self._cutter = StreamCutter() if cut else None
+        self._held = ""
+        self._place = "head"  # then "thinking", "after" a block, and at last "text"
+
+    @property
+    def cut(self) -> bool:
+        """Whether an invented observation has ended the text."""
+        return self._cutter is not None and self._cutter.done
+
+    @property
+    def length(self) -> int:
+        """Characters so far, thinking included."""
+        return sum(map(len, self._shown)) + sum(map(len, self._thoughts))
+
+    def add_thought(self, text: str) -> Iterator[Token]:
+        if text:
+            self._thoughts.append(text)
+            yield Token(text, thinking=True)
+
+    def add(self, piece: str) -> Iterator[Token]:
+        """Take a piece of the reply, with <think> blocks before its visible text."""
+        if self._place == "text":
+            yield from self._show(piece)
+            return
+        self._held += piece
+        while self._held:
+            if self._place == "thinking":
+                end = _THINK_END.search(self._held)
+                if end is None:  # keep what may be the beginning of the closing tag
+                    tag = self._held.rfind("<", -12) if "<" in self._held[-12:] else len(self._held)
+                    thought, self._held = self._held[:tag], self._held[tag:]
+                    yield from self.add_thought(thought)
+                    return
+                thought, self._held, self._place = self._held[:end.start()], self._held[end.end():], "after"
+                yield from self.add_thought(thought)
+                continue
+            text = self._held.lstrip(_BLANKS)
+            if self._place == "head":
+                yield from self._show(self._held[:len(self._held) - len(text)])
+            start, self._held = text[:12].lower(), text
+            opening = next((tag for tag in _THINK_TAGS if start.startswith(tag)), "")
+            if opening:
+                self._held, self._place = text[len(opening):], "thinking"
+            elif any(tag.startswith(start) for tag in _THINK_TAGS):
+                return
+            else:
+                self._held, self._place = "", "text"
+                yield from self._show(text)
+
+    def _show(self, text: str) -> Iterator[Token]:
+        text = self._cutter.feed(text) if self._cutter else text
+        if text:
+            self._shown.append(text)
+            yield Token(text)
+
+    def close(self) -> Iterator[Token]:
+        """The tokens held back, when the reply is over."""
+        held, self._held = self._held, ""
+        yield from self.add_thought(held) if self._place == "thinking" else self._show(held)
+        if self._cutter and (rest := self._cutter.close()):
+            self._shown.append(rest)
+            yield Token(rest)
+
+    def reply(self) -> Reply:
+        reason = "stop" if self.cut else self.finish_reason
+        return Reply("".join(self._shown), "".join(self._thoughts), finish_reason=reason)
+
+
+class ErrorSent(Exception):
+    """The server sent the error object `error` in place of a reply."""
+
+    def __init__(self, error: Any) -> None:
+        super().__init__(error)
+        self.error = error
+
+
+class Unreadable(Exception):
+    """The server sent something that is no reply: the text of this exception."""
+
+
+class Events:
+    """Bytes in, payloads of server-sent events out; a body that is no event stream comes whole, at `close`.
+
+    Lines end at \\n, \\r\\n or \\r alone: `str.splitlines` would also split at U+2028, which JSON may hold.
+    """
+
+    def __init__(self) -> None:
+        self.plain: bool | None = None
+        self._rest = b""
+        self._data: list[bytes] = []
+        self._name = b""
+
+    def feed(self, chunk: bytes) -> Iterator[tuple[bytes, str]]:
+        """Yields (name of the event, payload)."""
+        if self.plain is None:
+            chunk = chunk.lstrip(b"\xef\xbb\xbf \t\r\n")  # blanks, and the bytes of a byte-order mark
+            if not chunk:
+                return
+            fields = (b"data", b":", b"event", b"id", b"retry")
+            self.plain = not any(field.startswith(chunk[:len(field)]) for field in fields)
+        if self.plain:
+            self._data.append(chunk)
+            return
+        text = self._rest + chunk
+        if b"\r" in text:
+            half = b"\r" if text.endswith(b"\r") and not text.endswith(b"\r\r") else b""  # of a \r\n, perhaps
+            text = text.removesuffix(half).replace(b"\r\n", b"\n").replace(b"\r", b"\n") + half
+        *lines, self._rest = text.split(b"\n")
+        for line in lines:
+            yield from self._line(line)
+
+    def _line(self, line: bytes) -> Iterator[tuple[bytes, str]]:
+        name, _, value = line.partition(b":")
+        value = value.removeprefix(b" ")
+        if name == b"data":
+            self._data.append(value)
+        elif name == b"event":
+            self._name = value
+        elif not line:
+            if self._data:
+                yield self._name, b"\n".join(self._data).decode("utf-8", "replace")
+            self._data, self._name = [], b""
+
+    def close(self) -> Iterator[tuple[bytes, str]]:
+        """What was left without a blank line at its end."""
+        if self.plain:
+            yield b"", b"".join(self._data).decode("utf-8", "replace")
+        else:
+            yield from self._line(self._rest.rstrip(b"\r"))
+            yield from self._line(b"")
+
+
+_JSON = json.JSONDecoder()
+
+
+def _objects(payload: str) -> Iterator[dict[str, Any]]:
+    """The JSON objects in `payload`, also several in a row or in a list; an empty one stands for `[DONE]`."""
+    payload, position = payload.strip(), 0
+    while position < len(payload):
+        if payload.startswith("[DONE]", position):
+            yield {}
+            return
+        try:
+            value, position = _JSON.raw_decode(payload, position)
+        except (ValueError, RecursionError):
+            raise Unreadable(payload) from None
+        for item in value if isinstance(value, list) else [value]:
+            if not isinstance(item, dict):
+                raise Unreadable(payload)
+            if item:
+                yield item
+        while payload[position:position + 1].isspace():
+            position += 1
+
+
+class ChunkReading(TextReading):
+    """Folds the chunks of one answer, streamed or whole, into a `Reply`.
+
+    Attributes:
+        done: whether the server said that this was all.
+        odd: a payload without choices, for the error message of an empty reply.
+    """
+
+    def __init__(self, cut: bool) -> None:
+        super().__init__(cut)
+        self.done = False
+        self.odd = ""
+        self._usage = Usage()
+        self._calls: list[dict[str, Any]] = []
+        self._deltas = False
+
+    def read(self, name: bytes, payload: str) -> Iterator[Token]:
+        """Take one event. Raises ErrorSent, Unreadable."""
+        for chunk in _objects(payload):
+            if not chunk:
+                self.done = True
+                continue
+            is_error = name == b"error" or chunk.get("object") == "error"
+            if error := chunk.get("error") or (chunk if is_error else None):
+                raise ErrorSent(error)
+            if isinstance(usage := chunk.get("usage"), dict):
+                self._usage = Usage(_count(usage, "prompt_tokens"), _count(usage, "completion_tokens"))
+            choices = chunk.get("choices")
+            if not isinstance(choices, list):
+                self.odd = self.odd if usage else payload
+                continue
+            for choice in choices:
+                if isinstance(choice, dict) and not choice.get("index"):
+                    yield from self._choice(choice)
+
+    def _choice(self, choice: dict[str, Any]) -> Iterator[Token]:
+        delta = choice.get("delta")
+        if not isinstance(delta, dict):  # a whole message; after deltas it only repeats them
+            delta = {} if self._deltas else _dict(choice.get("message")) or {"content": choice.get("text")}
+        elif delta:
+            self._deltas = True
+        thought = delta.get("reasoning_content") or delta.get("reasoning")
+        if isinstance(thought, str):
+            yield from self.add_thought(thought)
+        if text := _content(delta.get("content") or delta.get("refusal")):
+            yield from self.add(text)
+        calls = delta.get("tool_calls")
+        fragments = [one for one in calls if isinstance(one, dict)] if isinstance(calls, list) else []
+        for position, fragment in enumerate(fragments):
+            self._call(fragment, position if len(fragments) > 1 else len(self._calls) - 1)
+        if reason := choice.get("finish_reason"):
+            self.finish_reason = str(reason)
+
+    def _call(self, fragment: dict[str, Any], position: int) -> None:
+        """Join a fragment to its tool call, by index, else by id, else by `position`; or begin a new call."""
+        function, call = _dict(fragment.get("function")), None
+        key, name = (str(value or "") for value in (fragment.get("id"), function.get("name")))
+        index, arguments = fragment.get("index"), function.get("arguments")
+        if isinstance(index, int):
+            call = next((one for one in reversed(self._calls) if one["index"] == index), None)
+        elif key:
+            call = next((one for one in self._calls if one["id"] == key), None)
+        elif 0 <= position < len(self._calls):
+            call = self._calls[position]
+            if name and call["name"] and (name != call["name"] or _is_json(call["arguments"])):
+                call = None  # without any mark, a name begins the next call
+        if call is None or (name and key and call["id"] not in ("", key)):
+            index = index if isinstance(index, int) else len(self._calls)
+            call = {"index": index, "id": "", "name": "", "arguments": ""}
+            self._calls.append(call)
+        call["id"], call["name"] = call["id"] or key, call["name"] or name
+        if isinstance(arguments, str):
+            call["arguments"] += arguments
+        elif arguments is not None:
+            call["arguments"] = json.dumps(arguments, ensure_ascii=False)
+
+    def reply(self) -> Reply:
+        calls: list[ToolCall] = []
+        for number, call in enumerate(sorted(self._calls, key=lambda one: one["index"]), 1):
+            known = call["id"] and all(call["id"] != one.id for one in calls)
+            calls.append(ToolCall(call["id"] if known else f"call_{number}", call["name"], call["arguments"]))
+        return replace(super().reply(), tool_calls=tuple(calls), usage=self._usage)
+
+
+def _dict(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _content(content: Any) -> str:
+    """The text of a message's content, which may be null or a list of typed parts."""
+    if isinstance(content, list):
+        texts = [part.get("text") for part in map(_dict, content) if part.get("type", "text") == "text"]
+        return "".join(text for text in texts if isinstance(text, str))
+    return content if isinstance(content, str) else ""
+
+
+def _count(usage: dict[str, Any], name: str) -> int | None:
+    value = usage.get(name)
+    return value if type(value) is int else None
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except ValueError:
+        return False
+    return True
