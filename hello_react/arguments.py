@@ -1,8 +1,8 @@
 """From the text between the brackets to a function's arguments, by the function's own signature.
 
-One parameter takes the text as it stands; several take a JSON object (`{"a": 1, "b": 2}`), keywords (`a=1, b=2`) or
-values in order (`1, 2`); none takes empty text. Types are checked by pydantic, which is imported only when a
-parameter is more than text.
+One parameter takes the text as it stands; several take a JSON object (`{"a": 1, "b": 2}`), keywords (`a=1,
+b=2`) or values in order (`1, 2`); none takes empty text. A native tool call brings an object already. Types
+are checked by pydantic, which is imported only when a parameter is more than text.
 
     >>> bind("add", parameters(lambda a, b: a + b), '{"a": 1, "b": 2}')
     ([], {'a': 1, 'b': 2})
@@ -13,12 +13,15 @@ from __future__ import annotations
 import ast
 import inspect
 import json
+import re
 import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any
 
 from .errors import ToolError
+from .text import clip
 
 _NO_INPUT = {"", "{}", "none", "null", "()"}
 
@@ -35,6 +38,7 @@ class Parameter:
     annotation: Any = str
     default: Any = inspect.Parameter.empty
     by_position: bool = False
+    description: str = ""
 
     @property
     def required(self) -> bool:
@@ -50,8 +54,9 @@ class Parameter:
             schema: dict[str, Any] = {"type": "string"} if self.annotation is str else {}
         else:
             schema = _adapter(self).json_schema()
-        if not self.required and self.default is not None:
-            schema.setdefault("default", self.default)
+        default = self.default.value if isinstance(self.default, Enum) else self.default
+        if not self.required and default is not None and _has_json(default):
+            schema.setdefault("default", default)
         return schema
 
     def check(self, value: Any) -> Any:
@@ -87,6 +92,14 @@ def _adapter(parameter: Parameter) -> Any:
                         "model.") from error
 
 
+def _has_json(value: Any) -> bool:
+    try:
+        json.dumps(value, allow_nan=False)
+    except (TypeError, ValueError, RecursionError):
+        return False
+    return True
+
+
 def parameters(function: Callable[..., Any]) -> tuple[Parameter, ...]:
     """The parameters of a function, in order.
 
@@ -102,7 +115,7 @@ def parameters(function: Callable[..., Any]) -> tuple[Parameter, ...]:
         hints = typing.get_type_hints(target, include_extras=True)
     except (NameError, TypeError, AttributeError):  # an annotation that names something not importable
         hints = {}
-    found = []
+    found: list[Parameter] = []
     for name, parameter in signature.parameters.items():
         if parameter.kind is parameter.VAR_KEYWORD:
             continue
@@ -114,20 +127,66 @@ def parameters(function: Callable[..., Any]) -> tuple[Parameter, ...]:
         annotation = hints.get(name, inspect.Parameter.empty)
         if isinstance(annotation, str):
             annotation = inspect.Parameter.empty
-        one = Parameter(name, annotation, default, parameter.kind is parameter.POSITIONAL_ONLY)
+        notes: list[str] = []
+        if typing.get_origin(annotation) is typing.Annotated:
+            notes = [note for note in annotation.__metadata__ if isinstance(note, str)]
+            if len(notes) == len(annotation.__metadata__):
+                annotation = annotation.__origin__
+        one = Parameter(name, annotation, default, parameter.kind is parameter.POSITIONAL_ONLY,
+                        " ".join(notes) or _described(inspect.getdoc(target) or "", name))
         if annotation not in (str, int, float, bool, Any, inspect.Parameter.empty):
             _adapter(one)
         found.append(one)
     return tuple(found)
 
 
+def _described(doc: str, name: str) -> str:
+    """What a docstring says of a parameter: `name: ...` in an indented list, or `:param name: ...`."""
+    found = re.search(rf"^(?:[ \t]{{1,20}}\**|:param (?:\w{{1,40}} )?){name}\b(?:[ ]?\([^()\n]{{0,80}}\))?:"
+                      r"[ \t]*(\S.*(?:\n[ \t]{6,40}\S.*)*)", doc, re.MULTILINE)
+    return " ".join(found[1].split()) if found else ""
+
+
+_JSON_TYPES = {str: "string", bool: "boolean", int: "integer", float: "number"}
+
+
 def json_schema(parameters: tuple[Parameter, ...]) -> dict[str, Any]:
-    """The JSON schema of a tool's arguments, as native tool calls need it."""
-    return {
-        "type": "object",
-        "properties": {parameter.name: parameter.schema() for parameter in parameters},
-        "required": [parameter.name for parameter in parameters if parameter.required],
-    }
+    """The JSON schema of a tool's arguments, as native tool calls need it: nothing in it refers to another
+    place, unless a type holds itself."""
+    properties: dict[str, Any] = {}
+    recursive: dict[str, Any] = {}
+    for parameter in parameters:
+        schema = parameter.schema()
+        if parameter.annotation is inspect.Parameter.empty:  # text if it is alone, else its default may tell
+            by_default = str if len(parameters) == 1 and parameter.required else type(parameter.default)
+            schema |= {"type": _JSON_TYPES[by_default]} if by_default in _JSON_TYPES else {}
+        definitions = schema.pop("$defs", {})
+        inlined, whole = _inlined(schema, definitions, ())
+        recursive |= {} if whole else definitions
+        properties[parameter.name] = inlined
+        if parameter.description:
+            inlined.setdefault("description", parameter.description)
+    required = [parameter.name for parameter in parameters if parameter.required]
+    return {"type": "object", "properties": properties, **({"required": required} if required else {}),
+            **({"$defs": recursive} if recursive else {})}
+
+
+def _inlined(schema: Any, definitions: Mapping[str, Any], inside: tuple[str, ...]) -> tuple[Any, bool]:
+    """`schema` with its references replaced by what they refer to, and whether that was possible for all."""
+    if isinstance(schema, list):
+        parts = [_inlined(part, definitions, inside) for part in schema]
+        return [part for part, _ in parts], all(whole for _, whole in parts)
+    if not isinstance(schema, dict):
+        return schema, True
+    name = str(schema.get("$ref", "")).rpartition("/")[2]
+    if name in inside:
+        return schema, False
+    if name in definitions:
+        beside = {key: value for key, value in schema.items() if key != "$ref"}
+        inlined, whole = _inlined(definitions[name], definitions, (*inside, name))
+        return {**inlined, **beside}, whole
+    pairs = {key: _inlined(part, definitions, inside) for key, part in schema.items()}
+    return {key: part for key, (part, _) in pairs.items()}, all(whole for _, whole in pairs.values())
 
 
 def usage(parameters: tuple[Parameter, ...]) -> str:
@@ -136,11 +195,15 @@ def usage(parameters: tuple[Parameter, ...]) -> str:
         return "Takes no input: leave the brackets empty."
     if len(parameters) == 1:
         return "" if parameters[0].is_text else f"Input: {_type_word(parameters[0].schema())}."
+    return f"Input: a JSON object with {_listed(parameters)}."
+
+
+def _listed(parameters: tuple[Parameter, ...]) -> str:
     listed = []
     for parameter in parameters:
         optional = "" if parameter.required else ", optional"
         listed.append(f'"{parameter.name}" ({_type_word(parameter.schema())}{optional})')
-    return f"Input: a JSON object with {', '.join(listed)}."
+    return ", ".join(listed)
 
 
 def _type_word(schema: Mapping[str, Any]) -> str:
@@ -170,17 +233,15 @@ def _example(parameters: tuple[Parameter, ...]) -> str:
     return json.dumps(values, ensure_ascii=False)
 
 
-def bind(tool: str, parameters: tuple[Parameter, ...], text: str) -> tuple[list[Any], dict[str, Any]]:
-    """Positional and keyword arguments from the input `text`.
+def bind(tool: str, parameters: tuple[Parameter, ...],
+         input: str | Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+    """Positional and keyword arguments from the input: text, or the object of a native call.
 
     Raises:
-        BadInput: the text does not fit; the message is for the model.
+        BadInput: the input does not fit; the message is for the model.
     """
-    if not parameters:
-        if text.strip().casefold() not in _NO_INPUT:
-            raise BadInput(f"{tool} takes no input. Write {tool}[] with nothing between the brackets.")
-        return [], {}
-    values = _one(parameters[0], text) if len(parameters) == 1 else _several(tool, parameters, text)
+    native = not isinstance(input, str)
+    values = from_text(tool, parameters, input) if isinstance(input, str) else input
     problems = [f"{name!r} is unknown" for name in values if name not in {p.name for p in parameters}]
     args: list[Any] = []
     kwargs: dict[str, Any] = {}
@@ -189,27 +250,73 @@ def bind(tool: str, parameters: tuple[Parameter, ...], text: str) -> tuple[list[
             if parameter.required:
                 problems.append(f"{parameter.name!r} is missing")
             continue
+        value = values[parameter.name]
+        null = native and value is None and not parameter.required  # many models fill in every parameter
+        if null and parameter.annotation is inspect.Parameter.empty:
+            continue
         try:
-            value = parameter.check(values[parameter.name])
+            value = parameter.check(value)
         except ValueError as error:
-            problems.append(f"{parameter.name!r} {error}")
+            if not null:
+                problems.append(f"{parameter.name!r} {error}")
             continue
         if parameter.by_position:
             args.append(value)
         else:
             kwargs[parameter.name] = value
     if problems:
-        raise BadInput(_expected(tool, parameters, "; ".join(problems)))
+        raise BadInput(_expected(tool, parameters, "; ".join(problems), native))
     return args, kwargs
 
 
-def _expected(tool: str, parameters: tuple[Parameter, ...], problem: str) -> str:
+def from_text(tool: str, parameters: tuple[Parameter, ...], text: str) -> dict[str, Any]:
+    """The values by name in the text between the brackets, not checked yet.
+
+    Raises:
+        BadInput: they can't be told.
+    """
+    if parameters:
+        return _one(parameters[0], text) if len(parameters) == 1 else _several(tool, parameters, text)
+    if text.strip().casefold() not in _NO_INPUT:
+        raise BadInput(f"{tool} takes no input. Write {tool}[] with nothing between the brackets.")
+    return {}
+
+
+def from_json(tool: str, parameters: tuple[Parameter, ...], text: str) -> dict[str, Any]:
+    """The values by name in the JSON text of a native call, not checked yet; null stands for none.
+
+    An object that was written as a JSON string is decoded once more; some models do that.
+
+    Raises:
+        BadInput: it is no JSON object.
+    """
+    try:
+        value = json.loads(text, strict=False)
+        if isinstance(value, str):
+            value = json.loads(value, strict=False)
+    except (ValueError, RecursionError):
+        problem = f"its arguments are not complete JSON: {clip(text, 200)!r}"
+        raise BadInput(_expected(tool, parameters, problem, native=True)) from None
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        problem = f"its arguments are no JSON object: {clip(text, 200)!r}"
+        raise BadInput(_expected(tool, parameters, problem, native=True))
+    return value
+
+
+def _expected(tool: str, parameters: tuple[Parameter, ...], problem: str, native: bool = False) -> str:
+    if native:
+        names = f"a JSON object with {_listed(parameters)}, such as " if parameters else ""
+        return f"{tool} was not run: {problem}. Call it with {names}{_example(parameters)}."
     example = f" For example: {tool}[{_example(parameters)}]" if len(parameters) > 1 else ""
     return f"{tool} was not run: {problem}. {usage(parameters)}".rstrip() + example
 
 
 def _one(parameter: Parameter, text: str) -> dict[str, Any]:
-    """The only parameter takes the text as it stands, or the value of an object that has just its name as a key."""
+    """The only parameter takes the text as it stands, or the value of an object that has just its name as a
+    key.
+    """
     value = _json(text)
     if isinstance(value, dict) and list(value) == [parameter.name]:
         return value

@@ -1,10 +1,11 @@
 """The chat, with lines from a list, from a pipe, and typed on a real terminal (a pseudo-terminal)."""
 
-import contextlib
+import codecs
 import io
 import os
 import re
 import select
+import signal
 import subprocess
 import sys
 import time
@@ -70,8 +71,8 @@ def test_questions_share_a_conversation():
 
 
 def test_without_a_printer_the_run_is_printed_once():
-    done = talk(["q"], [finish("the answer")], printer=None)
-    assert done.out.count("Answer: the answer") == 1
+    done = talk(["q"], [finish("fine")], printer=None)
+    assert done.out.count("Answer: fine") == 1
 
 
 @pytest.mark.parametrize("line", [*EXITS, "EXIT", "  quit \t", "/exit", "/quit", "Exit\r"])
@@ -267,12 +268,22 @@ def test_traces_that_cannot_be_written(tmp_path):
         talk([], trace=str(tmp_path / "nowhere" / "x"))
 
 
-def test_a_trace_on_a_full_disk_is_said():
-    if not os.path.exists("/dev/full"):
-        pytest.skip("needs /dev/full")
-    done = talk(["/trace /dev/full", "q", "/trace"], [finish("a")])
+def test_a_trace_on_a_full_disk_is_said(tmp_path):
+    resource = pytest.importorskip("resource")
+    path = tmp_path / "trace.jsonl"
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (200, limit[1]))
+    try:
+        done = talk([f"/trace {path}", "q", "/trace", "/trace"], [finish("a")])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+        signal.signal(signal.SIGXFSZ, handler)
     assert done.conversation.turns() == [("q", "a")]
-    assert "No space left" in done.err
+    failure, idle = done.err.splitlines()
+    assert str(path) in failure
+    assert "File too large" in failure
+    assert idle == "Nothing is being recorded. /trace FILE starts that."
 
 
 # --- standard input that is no terminal
@@ -374,8 +385,9 @@ class Terminal:
         self.process = subprocess.Popen(
             [sys.executable, "-X", "utf8", "-c", takes_terminal + SCRIPT, *replies], start_new_session=True,
             stdin=self.slave, stdout=redirect or self.slave, stderr=self.slave,
-            env={**os.environ, "TERM": "xterm", "NO_COLOR": "1"})
-        self.shown = ""
+            env={**os.environ, "TERM": "xterm", "NO_COLOR": "1", "LC_ALL": "C.UTF-8"})
+        self.shown, self.position = "", 0
+        self.decode = codecs.getincrementaldecoder("utf-8")("replace").decode
 
     def __enter__(self):
         return self
@@ -390,22 +402,20 @@ class Terminal:
     def type(self, text):
         os.write(self.master, text.encode())
 
-    def wait_for(self, text, times=1):
-        """Read until `text` was shown so often since the last wait."""
-        deadline, seen = time.monotonic() + 60, ""
-        while seen.count(text) < times:
+    def wait_for(self, text):
+        """Read until `text` is shown, after what was waited for last."""
+        deadline = time.monotonic() + 30
+        while (found := self.shown.find(text, self.position)) < 0:
             ready, _, _ = select.select([self.master], [], [], max(0, deadline - time.monotonic()))
-            assert ready, f"{text!r} did not come; shown: {self.shown + seen!r}"
-            with contextlib.suppress(OSError):
-                seen += os.read(self.master, 4096).decode("utf-8", "replace")
-        self.shown += seen
-        return seen
+            assert ready, f"{text!r} did not come; shown: {self.shown!r}"
+            self.shown += self.decode(os.read(self.master, 4096))
+        self.position = found + len(text)
 
     def leave(self):
         self.wait_for("asked:")
+        self.wait_for("\n")
         assert self.process.wait(60) == 0
-        self.shown = re.sub(r"\x1b\[\?[0-9]+[hl]|\r", "", self.shown)
-        return self.shown
+        return re.sub(r"\x1b\[\?[0-9]+[hl]|\r", "", self.shown)
 
 
 on_linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="uses a Linux pseudo-terminal")

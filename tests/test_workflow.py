@@ -396,7 +396,8 @@ def test_returning_an_event_that_nobody_takes_names_both() -> None:
     async def main() -> None:
         with pytest.raises(WorkflowRuntimeError) as caught:
             await Lost().run()
-        assert str(caught.value) == "step 'start' returned Two, but no step takes it: add a step with `ev: Two`"
+        assert str(caught.value) == ("step 'start' returned Two, but no step takes it: "
+                                     "add a step with `ev: Two`")
     go(main)
 
 
@@ -687,7 +688,7 @@ def test_annotations_may_name_classes_defined_later_or_locally() -> None:
     names: dict[str, Any] = {"__name__": "late_module"}
     exec(compile(source, "late_module", "exec", dont_inherit=True), names)
     assert names["Late"]().run_sync() == "late"
-    with pytest.raises(WorkflowConfigurationError, match="'start' has an annotation that can't be read") as caught:
+    with pytest.raises(WorkflowConfigurationError, match="'start' has an annotation that can't") as caught:
         names["Never"]().run()
     assert "'Nowhere' is not defined" in str(caught.value)
 
@@ -863,6 +864,22 @@ def test_side_branches_that_end_in_nothing_are_fine() -> None:
 
     Side().validate()
     assert Side().run_sync() == "ok"
+
+
+def test_a_state_may_be_left_open() -> None:
+    class Open(Workflow):
+        @step
+        async def a(self, ctx: Context[Any], ev: StartEvent) -> One:
+            await ctx.set("n", 1)
+            return One()
+
+        @step
+        async def b(self, ctx: Context[dict[str, int]], ev: One) -> StopEvent:
+            async with ctx.store.edit_state() as state:
+                state["n"] += 1
+            return StopEvent(await ctx.get("n"))
+
+    assert Open().run_sync() == 2
 
 
 def test_one_state_type_with_defaults() -> None:
@@ -1173,7 +1190,7 @@ def test_typed_state(kind: type) -> None:
         assert await handler == 5
         assert type(await handler.ctx.store.get_state()) is kind
         await handler.ctx.set("total", 7)
-        with pytest.raises(StateKeyError, match="declares no 'totla'"):
+        with pytest.raises(WorkflowError, match="declares no 'totla'"):
             await handler.ctx.set("totla", 1)
         with pytest.raises(StateKeyError, match="has no 'totla'"):
             await handler.ctx.get("totla")
@@ -1293,8 +1310,8 @@ def test_time_limit_of_a_run_where_nothing_is_left_to_do() -> None:
     async def main() -> None:
         with pytest.raises(WorkflowTimeoutError) as caught:
             await Stalled(timeout=0.05).run()
-        assert str(caught.value) == ("Stalled took longer than 0.05 seconds (no step was active, none had returned "
-                                     "a stop event; nobody took: Three)")
+        assert str(caught.value) == ("Stalled took longer than 0.05 seconds (no step was active, none had "
+                                     "returned a stop event; nobody took: Three)")
         assert await Chain(timeout=None).run() == 20
     go(main)
 
@@ -1764,14 +1781,33 @@ def test_a_question_and_its_answer() -> None:
     go(main)
 
 
-def test_an_answer_may_come_early_and_from_another_thread() -> None:
+def test_an_answer_from_before_its_question_does_not_count() -> None:
     async def main() -> None:
         handler = Waiting().run(n=1)
         handler.ctx.send_event(Answer(text="early"))
+        await until_asked(handler, "Name?")
+        handler.ctx.send_event(Answer(text="yes"))
+        handler.ctx.send_event(Answer(text="yes"))  # clicked twice: no answer to the next question
         await until_asked(handler, "Town?")
-        await asyncio.to_thread(handler.ctx.send_event, Answer(text="thread"))
-        assert await handler == [1, "early", "thread", 1, 1]
+        saved = json.loads(json.dumps(handler.ctx.to_dict()))
+        assert saved["unclaimed"] == []
+        await asyncio.to_thread(handler.ctx.send_event, Answer(text="from a thread"))
+        assert await handler == [1, "yes", "from a thread", 1, 1]
     go(main)
+
+
+def test_a_step_may_wait_for_what_another_has_sent_already() -> None:
+    class Ahead(Workflow):
+        @step
+        async def start(self, ctx: Context, ev: StartEvent) -> One:
+            ctx.send_event(Answer(text="sent before"))
+            return One()
+
+        @step
+        async def take(self, ctx: Context, ev: One) -> StopEvent:
+            return StopEvent((await ctx.wait_for_event(Answer)).text)
+
+    assert Ahead().run_sync() == "sent before"
 
 
 def test_a_wait_may_have_requirements_and_a_limit() -> None:  # W15
@@ -1964,6 +2000,25 @@ def test_work_in_all_places_is_saved() -> None:
     go(main)
 
 
+def test_an_error_handler_may_ask_and_be_saved() -> None:
+    class Asking(Failing):
+        @catch_error
+        async def ask(self, ctx: Context[Any], ev: StepFailedEvent) -> StopEvent:
+            answer = await ctx.wait_for_event(Answer, Question(text="What now?"))
+            return StopEvent([answer.text, str(ev.exception), type(ev.exception).__name__])
+
+    async def main() -> None:
+        handler = Asking().run()
+        await until_asked(handler, "What now?")
+        saved = json.loads(json.dumps(handler.ctx.to_dict()))
+        handler.ctx.send_event(Answer(text="go on"))
+        assert await handler == ["go on", "broken", "ValueError"]
+        resumed = Asking().run(ctx=Context.from_dict(Asking(), saved))
+        resumed.ctx.send_event(Answer(text="go on"))
+        assert await resumed == ["go on", "ValueError: broken", "WorkflowError"]
+    go(main)
+
+
 def test_a_paused_context_may_begin_anew() -> None:
     async def main() -> None:
         workflow = Waiting()
@@ -1992,12 +2047,17 @@ def test_values_survive_saving() -> None:
     go(main)
 
 
+LOOP: list[Any] = []
+LOOP.append(LOOP)
+
+
 @pytest.mark.parametrize(("value", "words"), [
     ({"lock": threading.Lock()}, "state['lock']: lock can't be saved"),
     ({"a": [1, {"b": {1, 2}}]}, "state['a'][1]['b']: set can't be saved"),
     ({"a": {1: "x"}}, "state['a']: dict can't be saved"),
     ({"a": Answer(text=object())}, "state['a'].text: object can't be saved"),
     ({"a": {"__type__": "x"}}, "state['a']: dict can't be saved"),
+    ({"a": LOOP}, "state['a'][0][0][0]"),
     ({"a": Point}, "state['a']: type can't be saved"),
 ])
 def test_what_cannot_be_saved_is_named(value: dict[str, Any], words: str) -> None:
@@ -2102,6 +2162,33 @@ def test_a_run_belongs_to_its_loop() -> None:
         handler.wait()
 
 
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit, asyncio.CancelledError, StopAsyncIteration])
+@pytest.mark.parametrize("blocking", [True, False])
+def test_errors_that_are_no_exceptions_end_the_run(kind: type[BaseException], blocking: bool,
+                                                   caplog: pytest.LogCaptureFixture) -> None:
+    class Raising(Workflow):
+        @step
+        async def start(self, ev: StartEvent) -> One | Two:
+            return Two() if blocking else One()
+
+        @step
+        async def on_loop(self, ev: One) -> StopEvent:
+            raise kind("x")
+
+        @step
+        def in_thread(self, ev: Two) -> StopEvent:
+            raise kind("x")
+
+        @catch_error
+        async def handle(self, ev: StepFailedEvent) -> StopEvent:
+            raise ev.exception
+
+    with pytest.raises(WorkflowCancelledError if kind is asyncio.CancelledError else kind):
+        Raising().run_sync()
+    gc.collect()
+    assert caplog.text == ""
+
+
 def test_closing_the_loop_ends_the_run() -> None:
     workflow = Slow()
 
@@ -2112,6 +2199,7 @@ def test_closing_the_loop_ends_the_run() -> None:
     handler = asyncio.run(main())
     assert handler.done()
     assert "right" in workflow.ended
+    assert sorted(job["step"] for job in handler.ctx.to_dict()["paused"]) == ["left", "right"]
     if sys.version_info >= (3, 11):  # before, a task does not tell that it is being cancelled
         assert "left" in workflow.ended
 

@@ -3,9 +3,9 @@
     python tests/benchmarks/workflow_overhead.py
 
 Prints, measured in one process: a hand-over through bare `asyncio.Queue`s (two tasks that pass one item to
-and fro), an event of this engine (one step that returns the next event), the same with `llama-index-workflows`
-where that is installed, and ten thousand runs of a three-step workflow at once. The exit status is 1 if a limit
-is missed: an event costs at most ten hand-overs, and less than the peer's.
+and fro), an event of this engine (one step that returns the next event), the same with
+`llama-index-workflows` where that is installed, and ten thousand runs of a three-step workflow at once.
+The exit status is 1 if a limit is missed: an event costs at most ten hand-overs, and less than the peer's.
 """
 
 from __future__ import annotations
