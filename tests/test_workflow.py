@@ -992,6 +992,48 @@ def test_an_attempt_again_does_not_count_its_event_twice() -> None:
     go(main)
 
 
+def test_a_step_may_gather_events_that_it_waited_for() -> None:
+    class Poll(Workflow):
+        @step
+        async def start(self, ctx: Context, ev: StartEvent) -> StopEvent:
+            while True:
+                vote = await ctx.wait_for_event(Answer)
+                votes = ctx.collect_events(vote, [Answer] * 3)
+                if votes is not None:
+                    return StopEvent([vote.text for vote in votes])
+
+    async def main() -> None:
+        handler = Poll().run()
+        for text in "abc":
+            handler.ctx.send_event(Answer(text=text))
+        assert await handler == ["a", "b", "c"]
+    go(main)
+
+
+def test_cleaning_up_after_the_end_can_gather_nothing() -> None:
+    told = []
+
+    class Late(Workflow):
+        @step
+        async def start(self, ctx: Context, ev: StartEvent) -> StopEvent:
+            try:
+                await asyncio.sleep(30)
+            finally:
+                try:
+                    ctx.collect_events(ev, [StartEvent])
+                except WorkflowCancelledError as error:
+                    told.append(str(error))
+            return StopEvent()
+
+    async def main() -> None:
+        handler = Late().run()
+        await asyncio.sleep(0)
+        await handler.cancel_run()
+        assert told == ["the run is over: what this step does is no longer wanted"]
+        assert handler.ctx.to_dict()["buffers"] == []
+    go(main)
+
+
 def test_sending_to_one_step() -> None:  # W14
     class Targets(Workflow):
         @step
@@ -1158,6 +1200,11 @@ def test_context_in_two_runs_at_once() -> None:  # W18
     assert late.wait() == 20
     with pytest.raises(WorkflowRuntimeError, match="given to another run"):
         early.wait()
+    early, late = workflow.run(ctx=ctx), workflow.run(ctx=ctx)
+    early.cancel_run()
+    with pytest.raises(WorkflowCancelledError):
+        early.wait()
+    assert late.wait() == 20
 
 
 class Model(BaseModel):
@@ -2255,6 +2302,7 @@ def test_drawing(tmp_path: Path) -> None:
             event_Answer --> step_greet
             step_greet --> event_StopEvent
     """)
+    assert Chain().draw().count("-->") == 6
     with pytest.raises(WorkflowConfigurationError):
         Workflow().draw()
 
