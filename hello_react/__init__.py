@@ -21,6 +21,7 @@ _MODULE_OF = {
     "Tool": "tools", "ToolExecutor": "tools",
     "ReActAgent": "agent",
     "Prompt": "prompt",
+    "Conversation": "memory",
     "HelloAgentsLLM": "llm", "ScriptedLLM": "llm", "FunctionLLM": "llm", "default_llm": "llm",
     "Reply": "events", "Usage": "events", "Observation": "events", "Step": "events", "Result": "events",
     "RunStarted": "events", "StepStarted": "events", "Token": "events", "Thought": "events",
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
         Usage,
     )
     from .llm import FunctionLLM, HelloAgentsLLM, ScriptedLLM, default_llm
+    from .memory import Conversation
     from .parser import Action, Finish, Malformed, Turn, parse
     from .prompt import Prompt
     from .settings import Settings

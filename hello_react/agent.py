@@ -58,6 +58,7 @@ class Run:
     history: History[Any]
     deadline: Deadline
     conversation: Any = None
+    earlier: Sequence[Any] = ()
     began: float = field(default_factory=time.perf_counter)
     steps: list[Step] = field(default_factory=list)
     repeats: Repeats = field(default_factory=Repeats)
@@ -134,7 +135,8 @@ class ReActAgent:
         if not isinstance(question, str) or not question.strip():
             raise ValueError("The question is empty.")
         history = History[Any](self.history_budget, self.entry_text, self.cut_entry)
-        run = Run(question, self.tools.for_run(), history, Deadline(self.time_limit), conversation)
+        earlier = self.earlier(conversation) if conversation is not None else ()
+        run = Run(question, self.tools.for_run(), history, Deadline(self.time_limit), conversation, earlier)
         return self._run(run)
 
     async def arun(self, question: str, *, conversation: Any = None,
@@ -207,7 +209,7 @@ class ReActAgent:
             failure = None if timed_out else error
         result = self._result(run, status, answer, failure)
         if run.conversation is not None and answer is not None:
-            run.conversation.add(run.question, answer)
+            self.remember(run, answer)
         yield RunEnded(result)
         if failure is not None:
             failure.result = result  # type: ignore[attr-defined]
@@ -219,8 +221,10 @@ class ReActAgent:
             return (yield from self._send(run, last_call))
         except ContextLengthError:
             if not run.history.shrink():
-                raise
-        yield Notice("The prompt was too long for the model: the oldest steps are left out.", restart=True)
+                if not run.earlier:
+                    raise
+                run.earlier = run.earlier[len(run.earlier) // 2 + 1:]
+        yield Notice("The prompt was too long for the model: the oldest part is left out.", restart=True)
         return (yield from self._send(run, last_call))
 
     def _send(self, run: Run, last_call: bool) -> Generator[Event, None, Reply]:
@@ -300,9 +304,16 @@ class ReActAgent:
     def messages(self, run: Run) -> list[Message]:
         """The messages of the next model call."""
         left_out = f"[{run.history.dropped} earlier steps were left out]\n" if run.history.dropped else ""
-        earlier = run.conversation.turns() if run.conversation is not None else ()
         history = left_out + "".join(run.history.entries)
-        return self.prompt.messages(run.question, run.tools.describe(), history, earlier)
+        return self.prompt.messages(run.question, run.tools.describe(), history, run.earlier)
+
+    def earlier(self, conversation: Any) -> Sequence[Any]:
+        """The earlier turns that every prompt of a run shows."""
+        return tuple(conversation.turns())
+
+    def remember(self, run: Run, answer: str) -> None:
+        """Add the answered question to the conversation."""
+        run.conversation.add(run.question, answer)
 
     def with_last_call(self, messages: list[Message], run: Run) -> list[Message]:
         """The same messages, asking for the best answer now."""

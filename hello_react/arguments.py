@@ -88,8 +88,8 @@ def _adapter(parameter: Parameter) -> Any:
         return TypeAdapter(parameter.annotation)
     except (PydanticSchemaGenerationError, PydanticUserError) as error:
         raise ToolError(f"The parameter {parameter.name!r} has a type that text can't be turned into: "
-                        f"{parameter.annotation!r}. Use str, int, float, bool, list, dict, an Enum or a pydantic "
-                        "model.") from error
+                        f"{parameter.annotation!r}. Use str, int, float, bool, list, dict, an Enum or a "
+                        "pydantic model.") from error
 
 
 def _has_json(value: Any) -> bool:
@@ -110,7 +110,9 @@ def parameters(function: Callable[..., Any]) -> tuple[Parameter, ...]:
         signature = inspect.signature(function)
     except (TypeError, ValueError):  # some functions written in C tell nothing of their parameters
         return (Parameter("input", by_position=True),)
-    target = function if inspect.isroutine(function) or inspect.isclass(function) else getattr(function, "__call__")  # noqa: B004
+    target: Any = function
+    if not (inspect.isroutine(function) or inspect.isclass(function)):
+        target = target.__call__
     try:
         hints = typing.get_type_hints(target, include_extras=True)
     except (NameError, TypeError, AttributeError):  # an annotation that names something not importable

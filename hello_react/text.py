@@ -11,8 +11,13 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate, islice
 from typing import Any
+
+BLANKS = " \t\r\n\f\v\u00a0\u3000\ufeff\u00ad\u200b\u200c\u200d\u200e\u200f\u2060"
+"""Blank and invisible signs: around a text they are no content."""
 
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 # C0 and C1 controls but tab and newline, and the marks that reorder text on screen.
@@ -81,13 +86,14 @@ def _count(text: str, start: int) -> int | None:
     return None
 
 
+_STRING_LIMIT = 100_000  # a string literal that is longer than this belongs to no call
 _QUOTE_SIGNS = re.compile(r"\\.|\n|\"|(?<!\w)'|'(?!\w)|[][(){}（）【】［］]", re.DOTALL)
 
 
 def _count_outside_quotes(text: str, start: int) -> int | None:
     openers, closers = _OPENERS[text[start]], _CLOSERS[text[start]]
     depth, quote = 0, ""
-    end = start + 100_000  # a string literal further on than this belongs to no call
+    end = start + _STRING_LIMIT
     if '"' not in text[start:end] and "'" not in text[start:end]:
         return None
     for match in _QUOTE_SIGNS.finditer(text, start, end):
@@ -107,18 +113,55 @@ def _count_outside_quotes(text: str, start: int) -> int | None:
     return None
 
 
-_QUOTES = re.compile(r"\\.|\n|\"|(?<!\w)'|'(?!\w)", re.DOTALL)
+_QUOTES = re.compile(r"\\.|\"|(?<!\w)'|'(?!\w)", re.DOTALL)
 
 
 def _quote_open(text: str, start: int, end: int) -> bool:
+    start = max(start, text.rfind("\n", start, end))  # a quote ends with its line
     quote = ""
-    for match in _QUOTES.finditer(text, start, end):
-        sign = match[0]
-        if sign == "\n":
-            quote = ""
-        elif sign in ('"', "'"):
-            quote = "" if sign == quote else quote or sign
+    for match in _QUOTES.finditer(text, start, end) if end - start < _STRING_LIMIT else ():
+        if match[0] in ('"', "'"):
+            quote = "" if match[0] == quote else quote or match[0]
     return bool(quote)
+
+
+def argument_end(text: str, opening: int, stops: Sequence[int]) -> int | None:
+    """Where the argument that the bracket at `opening` begins is closed, or None if its brackets do not balance.
+
+    That is also so where words follow and then one closing bracket too many, as in `Finish[from (0, 1] on]`.
+    `stops` are the places, in order, at which such a rest ends: the next label, the end of the text.
+    """
+    close = closing_bracket(text, opening)
+    if close is None or text[opening] != "[":
+        return close
+    rest = text[close + 1:stops[bisect_left(stops, close)]]
+    if rest.count("]") > rest.count("[") and re.search(r"\w", rest[:rest.rfind("]")]):
+        return None
+    return close
+
+
+FENCE = re.compile(r"^[^\S\n]{0,3}(?:```|~~~)[^\n`]*$", re.MULTILINE)
+
+
+def outside_fences(text: str, matches: Iterable[re.Match[str]]) -> Iterator[re.Match[str]]:
+    """Those of `matches` that do not start inside a code fence."""
+    fences = [fence.start() for fence in FENCE.finditer(text)] if "```" in text or "~~~" in text else []
+    return (match for match in matches if bisect_left(fences, match.start()) % 2 == 0)
+
+
+def squeeze(name: str) -> str:
+    """`Web-Search`, `web search` and `WEB_SEARCH` are one name: case, blanks, `_` and `-` dropped."""
+    return re.sub(r"[\s_\u200b\ufeff-]+", "", name).casefold()
+
+
+def unquote(text: str) -> str:
+    """`text` without outer blanks and one pair of quotes around it all; anything less stays: `"a" + "b"`."""
+    text = text.strip(BLANKS)
+    if len(text) >= 2 and (text[0], text[-1]) in (('"', '"'), ("'", "'"), ("“", "”"), ("‘", "’")):
+        inner = re.sub(r"\\.", "", text[1:-1], flags=re.DOTALL)
+        if text[0] not in inner and text[-1] not in inner and not text.endswith("\\" + text[-1]):
+            return text[1:-1].strip(BLANKS)
+    return text
 
 
 _KEY_LIKE = re.compile(

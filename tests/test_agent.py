@@ -489,6 +489,26 @@ def test_conversation_is_read_and_answers_are_added():
     assert [question for question, _ in memory.kept] == ["How many {x}?", "And why?"]
 
 
+def test_a_conversation_changed_in_mid_run_does_not_change_the_prompt():
+    memory = Memory()
+    memory.add("a", "b")
+    an_agent = agent(SEARCH, DONE, search=lambda query: memory.add("c", "d"))
+    an_agent.run("q", verbose=False, conversation=memory)
+    assert prompts(an_agent)[1].startswith(prompts(an_agent)[0])
+
+
+def test_a_conversation_too_long_for_the_model_is_shortened_once():
+    memory = Memory()
+    for number in range(4):
+        memory.add(f"question {number}", "answer")
+    an_agent = agent(ContextLengthError("too long", 400), DONE)
+    assert an_agent.run("q", verbose=False, conversation=memory).answer == "42"
+    assert "question 2" not in prompts(an_agent)[1]
+    assert "question 3" in prompts(an_agent)[1]
+    with pytest.raises(ContextLengthError):
+        agent(*[ContextLengthError("too long", 400)] * 2).run("q", verbose=False, conversation=memory)
+
+
 def test_one_agent_serves_many_threads():
     def model(messages):
         text = messages[0]["content"]

@@ -369,6 +369,8 @@ def test_unusable_model_files(monkeypatch, tmp_path):
     with pytest.raises(SettingsError, match="LOCAL_MODEL_PATH"):
         local.embedded_llm()
     (tmp_path / "broken.gguf").write_bytes(b"GGUF\x03\0\0\0" + bytes(16))
+    with pytest.raises(SettingsError, match=r"The adapter is .*text.gguf', which is no GGUF file"):
+        local.LocalServer(tmp_path / "broken.gguf", tmp_path / "text.gguf")
     with pytest.raises(ModelError, match=r"could not start with .*broken.gguf:\n") as caught:
         local.LocalServer(tmp_path / "broken.gguf")
     assert "failed to load model" in str(caught.value)
@@ -548,8 +550,23 @@ def test_serve_until_ctrl_c(weights):
 
 @model
 @posix
+def test_a_server_that_was_killed_is_noticed(weights):
+    with local.LocalServer(weights) as server:
+        assert server.running
+        os.kill(server.pid, signal.SIGKILL)
+        server.wait()
+        assert not server.running
+
+
+@model
+@linux
 def test_serve_tells_when_the_server_is_gone(weights):
-    process = start("-c", "from hello_react.local import *; import os, signal, sys\n"
-                    "server = LocalServer(sys.argv[1]); os.kill(server.pid, signal.SIGKILL); server.wait()\n"
-                    "print(server.running)", str(weights))
-    assert process.communicate(timeout=PATIENCE) == ("False\n", "")
+    process = start_command("serve", "--model", str(weights))
+    for _ in range(3):
+        process.stdout.readline()
+    stats = {int(file.parent.name): file.read_text() for file in Path("/proc").glob("[0-9]*/stat")}
+    child, = (pid for pid, stat in stats.items() if int(stat.rpartition(")")[2].split()[1]) == process.pid)
+    os.kill(child, signal.SIGKILL)
+    _, err = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 3
+    assert err.endswith("Error: The model server ended by itself.\n")

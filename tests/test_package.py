@@ -64,7 +64,7 @@ FLOORS = [
     {"agent", "workflow"},
     {"local", "toolbox", "console", "memory"},
     {"tools", "llm", "prompt", "guards"},
-    {"arguments", "streaming", "workflow_state"},
+    {"arguments", "streaming", "service", "workflow_state"},
     {"events"},
     {"parser"},
     {"repairs", "dialects"},
