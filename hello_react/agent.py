@@ -159,11 +159,11 @@ class ReActAgent:
     # --- the loop
 
     def _run(self, run: Run) -> Generator[Event, None, None]:
-        yield RunStarted(run.question, run.tools.names, self.max_steps)
         status: Status = "max_steps"
         answer: str | None = None
         failure: BaseException | None = None
         try:
+            yield RunStarted(run.question, run.tools.names, self.max_steps)
             while len(run.steps) < self.max_steps and status == "max_steps":
                 if run.deadline.passed:
                     status = "timed_out"

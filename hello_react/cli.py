@@ -520,4 +520,6 @@ def _replay(options: argparse.Namespace) -> int:
     from .trace import replay
 
     result = drain(replay(options.replay), _printer(options))
+    if result.status in ("failed", "interrupted"):
+        _say(result.reason)
     return exit_code(result)

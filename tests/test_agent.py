@@ -389,6 +389,16 @@ def test_ctrl_c_while_a_listener_works_reaches_the_run():
         drain(agent(SEARCH, DONE).stream("q"), listener)
     assert seen[-1].result.status == "interrupted"
 
+    def at_once(event):
+        seen.append(event)
+        if len(seen) == 1:
+            raise KeyboardInterrupt
+
+    seen.clear()
+    with pytest.raises(KeyboardInterrupt):
+        drain(agent(DONE).stream("q"), at_once)
+    assert [type(event).__name__ for event in seen] == ["RunStarted", "RunEnded"]
+
     def late(event):
         if isinstance(event, RunEnded):
             raise KeyboardInterrupt
