@@ -19,11 +19,12 @@ __version__ = "0.1.0"
 _MODULE_OF = {
     "Action": "parser", "Finish": "parser", "Malformed": "parser", "Turn": "parser", "parse": "parser",
     "Tool": "tools", "ToolExecutor": "tools",
-    "ReActAgent": "agent",
+    "ReActAgent": "agent", "ToolCallingAgent": "tool_calling",
     "Prompt": "prompt",
     "Conversation": "memory",
     "HelloAgentsLLM": "llm", "ScriptedLLM": "llm", "FunctionLLM": "llm", "default_llm": "llm",
     "Reply": "events", "Usage": "events", "Observation": "events", "Step": "events", "Result": "events",
+    "ToolCall": "events",
     "RunStarted": "events", "StepStarted": "events", "Token": "events", "Thought": "events",
     "Notice": "events", "RunEnded": "events",
     "HelloReactError": "errors", "SettingsError": "errors", "ToolError": "errors", "ModelError": "errors",
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
         StepStarted,
         Thought,
         Token,
+        ToolCall,
         Usage,
     )
     from .llm import FunctionLLM, HelloAgentsLLM, ScriptedLLM, default_llm
@@ -54,6 +56,7 @@ if TYPE_CHECKING:
     from .parser import Action, Finish, Malformed, Turn, parse
     from .prompt import Prompt
     from .settings import Settings
+    from .tool_calling import ToolCallingAgent
     from .toolbox.calculator import calculate
     from .toolbox.encyclopedia import Encyclopedia
     from .toolbox.search import search

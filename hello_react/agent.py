@@ -249,9 +249,10 @@ class ReActAgent:
 
     def _act(self, run: Run, calls: Sequence[Action], turn: Turn) -> tuple[Observation, ...]:
         """Run the calls and return one observation for each."""
-        observations = []
+        observations, counts = [], dict[tuple[str, str, str], int]()
         for call, seen in zip(calls, self.execute(run, calls)):  # noqa: B905
-            count = run.repeats.seen(call.tool, call.input, seen.text)
+            key = (call.tool, call.input, seen.text)  # the same call twice in one reply counts once
+            count = counts[key] = counts.get(key) or run.repeats.seen(*key)
             run.most_repeats = max(run.most_repeats, count)
             note = f"\n({REPEAT_NOTE})" if count > 1 else ""
             observations.append(replace(seen, text=seen.text + note) if note else seen)

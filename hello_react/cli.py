@@ -227,7 +227,7 @@ def _question(options: argparse.Namespace) -> str | None:
 
 def _agent(options: argparse.Namespace, settings: Settings, said: bool) -> ReActAgent:
     """The agent that the options describe; announces a model or a search that stands in for a better one."""
-    from .prompt import Prompt
+    from .prompt import Lang, Prompt
 
     examples: tuple[str, ...] = ()
     if options.few_shot:
@@ -244,13 +244,15 @@ def _agent(options: argparse.Namespace, settings: Settings, said: bool) -> ReAct
         "max_steps": options.max_steps, "time_limit": options.time_limit, "best_effort": options.best_effort,
         "approve": _ask_approval if options.approve else None,
     }
+    lang: Lang = "en" if local else options.lang  # the embedded model knows the English prompt only
     if options.agent == "tools":
         from .tool_calling import ToolCallingAgent
 
-        return ToolCallingAgent(client, tools, **limits)
+        if examples:
+            raise ValueError("--few-shot is for the text agent; leave out --agent tools")
+        return ToolCallingAgent(client, tools, prompt=Prompt(lang=lang), **limits)
     from .agent import ReActAgent
 
-    lang = "en" if local else options.lang  # the embedded model knows the English prompt only
     return ReActAgent(client, tools, prompt=Prompt(lang=lang, examples=examples), **limits)
 
 

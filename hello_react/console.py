@@ -80,6 +80,7 @@ class Printer:
     def _new_step(self, number: int) -> None:
         self._number, self._began, self._usage = number, time.perf_counter(), Usage()
         self._line, self._held, self._streamed, self._mid_line = "", "", False, False
+        self._shown, self._thinking = "", ""
 
     # --- events
 
@@ -96,6 +97,7 @@ class Printer:
             self._break_line()
             if event.restart:
                 self._line, self._held, self._streamed = "", "", False
+                self._shown, self._thinking = "", ""
             self._say(f"! {event.text}", "warning")
         elif isinstance(event, Reply):
             self._flush()
@@ -103,7 +105,7 @@ class Printer:
             if self.show_raw:
                 self._say(f"--- the reply as it came ---\n{event.text}\n---", "dim")
         elif isinstance(event, Thought):
-            if not self._streamed:
+            if not self._streamed and event.text != self._thinking.strip():
                 self._labelled("Thought", event.text, "thought")
         elif isinstance(event, Action):
             self._labelled("Action", f"{event.tool}[{event.input}]", "action")
@@ -131,7 +133,7 @@ class Printer:
     def _end_run(self, result: Result) -> None:
         self._break_line()
         self._prompt = ""
-        if result.answer is not None:
+        if result.answer is not None and result.answer.strip() != self._shown.strip():
             self._labelled("Answer", result.answer, "answer")
         self._end_step()
         self._finish = None
@@ -148,6 +150,7 @@ class Printer:
 
     def _token(self, token: Token) -> None:
         if token.thinking:
+            self._thinking += token.text
             self._put(token.text, "dim")
             return
         if not self._streamed:
@@ -173,6 +176,7 @@ class Printer:
         elif line.strip() or self._mid_line:
             self._put(line, "thought" if label or self._streamed else "")
             self._streamed = True
+            self._shown += line
 
     def _flush(self) -> None:
         if self._line and not self._held:
@@ -206,12 +210,18 @@ class Printer:
         return f"\x1b[{_COLOURS[style]}m{text}\x1b[0m" if self.colour and style and text else text
 
     def _show_prompt(self, messages: tuple[Message, ...]) -> None:
-        prompt = "\n".join(f"({message['role']})\n{message.get('content') or ''}" for message in messages)
+        prompt = "\n".join(_as_text(message) for message in messages)
         if self._prompt and prompt.startswith(self._prompt):
             self._say(f"--- added to the prompt ---\n{prompt[len(self._prompt):].strip()}\n---", "dim")
         else:
             self._say(f"--- the prompt ---\n{prompt.strip()}\n---", "dim")
         self._prompt = prompt
+
+
+def _as_text(message: Message) -> str:
+    calls = [f"[call] {call['function']['name']} {call['function']['arguments']}"
+             for call in message.get("tool_calls") or ()]
+    return "\n".join([f"({message['role']})", *filter(None, [message.get("content")]), *calls])
 
 
 def _tokens(usage: Usage) -> str:

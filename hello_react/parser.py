@@ -20,7 +20,7 @@ from itertools import chain, islice
 
 from . import repairs as fix
 from .repairs import Part
-from .text import closing_bracket
+from .text import argument_end, outside_fences
 
 REASONS = ("empty_reply", "no_action", "prose_action", "unknown_tool", "missing_input", "unclosed", "empty_answer",
            "placeholder", "conflict")
@@ -78,29 +78,26 @@ def parse(text: str, tools: Iterable[str] | None = None, *, cut: bool = False, r
 
 
 _LABEL = re.compile(r"^(Thought|Action|Observation):", re.MULTILINE)
-_CALL = re.compile(r"\s{0,20}([^\[\]\n]{1,120})\[")
+_CALL = re.compile(r"\s{0,20}([^\[\]\n:]{1,120})\n?\[")
 
 
 def plain_parts(text: str) -> Iterator[Part]:
-    """The labelled parts of a reply that keeps to the format."""
+    """The labelled parts of a reply that keeps to the format. Labels inside a code fence are text."""
+    labels = list(outside_fences(text, _LABEL.finditer(text)))
+    stops = [*(label.start() for label in labels), len(text)]
+    if text[:stops[0]].strip():
+        yield Part("preamble", text[:stops[0]].strip())
     read_to = 0
-    labels = list(_LABEL.finditer(text))
-    for label, following in zip(labels, [*labels[1:], None]):
+    for label, end in zip(labels, stops[1:]):
         if label.start() < read_to:
             continue  # this label stands inside an argument
-        end = following.start() if following else len(text)
-        if label[1] != "Action":
-            yield Part(label[1].lower(), text[label.end():end].strip())
-        elif call := _CALL.match(text, label.end()):
-            close = closing_bracket(text, call.end() - 1)
-            name = call[1].strip()
-            if close is None:
-                yield Part("unclosed", text[call.end():], name)
-                return
-            yield Part("call", text[call.end():close].strip(), name)
-            read_to = close
-        else:
-            yield Part("remark", text[label.end():end].strip())
+        call = _CALL.match(text, label.end()) if label[1] == "Action" else None
+        if call is None:
+            yield Part("remark" if label[1] == "Action" else label[1].lower(), text[label.end():end].strip())
+            continue
+        close = argument_end(text, call.end() - 1, stops)
+        read_to = end if close is None else close
+        yield Part("unclosed" if close is None else "call", text[call.end():read_to].strip(), call[1].strip())
 
 
 class _Decision:
@@ -113,9 +110,8 @@ class _Decision:
     def turn(self, parts: Iterator[Part]) -> Turn:
         thoughts: list[str] = []
         preamble: str | None = None
-        invented = False
+        seen = invented = False
         part = next(parts, None)
-        empty = part is None
         while part is not None:
             following = next(parts, None)
             if part.kind == "thought":
@@ -123,75 +119,91 @@ class _Decision:
             elif part.kind == "preamble":
                 preamble = part.text
             elif part.kind == "observation":
-                invented, thoughts, preamble = invented or bool(thoughts), [], None
-            elif part.kind != "remark" or following is None or following.kind != "answer":
-                move = self.move(part)
+                invented, thoughts, preamble = invented or seen, [], None
+            elif not self.means_nothing(part, following):
+                move = self.move(part, following)
                 if invented and isinstance(move, Finish):
                     move = self.malformed("conflict")
                 rest = self.rest(chain([following] if following else [], parts)) if isinstance(move, Action) else ()
                 return Turn("\n".join(filter(None, thoughts)) or preamble, move, tuple(rest))
-            part = following
+            part, seen = following, True
         thought = "\n".join(filter(None, thoughts)) or None
-        return Turn(thought, self.malformed("empty_reply" if empty else "no_action"))
+        return Turn(thought, self.malformed("no_action" if seen else "empty_reply"))
 
-    def move(self, part: Part) -> Action | Finish | Malformed:
-        name = self.known(part.name) or ""
-        if part.kind == "answer":
-            return self.malformed("unclosed", "answer") if self.cut else self.ending(part.text)
-        if part.kind == "unclosed":
-            # For an ending only, the last bracket of the reply may close it: `Finish[The interval is [0, 1).]`
-            text = part.text.rstrip(" \n.。*`" if self.repairs else " \n")
-            if name == "Finish" and text.endswith("]") and not self.cut:
-                return self.ending(text[:-1])
-            return self.malformed("unclosed", part.name)
-        if part.kind == "call" and name == "Finish":
+    def means_nothing(self, part: Part, following: Part | None) -> bool:
+        """`Action: None`, or a remark where the call should stand, with a labelled answer below it."""
+        if part.kind == "remark" and following and following.kind == "answer":
+            return True
+        return part.kind in ("remark", "call") and not part.name == "Finish" and fix.means_no_action(part.name or part.text)
+
+    def move(self, part: Part, following: Part | None) -> Action | Finish | Malformed:
+        name = self.known(part.name)
+        if part.kind == "answer" and not self.cut:
             return self.ending(part.text)
-        if part.kind == "call" and name:
-            wrong = self.repairs and fix.is_placeholder(part.text, "input")
-            return self.malformed("placeholder", name) if wrong else Action(name, part.text)
-        if part.kind == "call":
-            return self.unknown(part.name)
+        if part.kind == "unclosed" and name == "Finish" and not self.cut and part.text.endswith("]"):
+            # For an ending only, the last bracket of the reply may close it: `Finish[The interval is [0, 1).]`
+            if following is None or following.kind == "observation":
+                return self.ending(part.text[:-1])
+        if part.kind in ("answer", "unclosed"):
+            return self.malformed("unclosed", part.name)
         if part.kind == "problem":
             return self.malformed(part.name, part.text)
-        return self.malformed("no_action" if fix.means_no_action(part.text) else "prose_action")
+        if part.kind == "remark":
+            return self.malformed("missing_input", part.name) if part.name else self.unknown(part.text)
+        if name == "Finish":
+            return self.ending(part.text)
+        if name is None:
+            return self.unknown(part.name)
+        call = self.call(name, part)
+        wrong = self.repairs and fix.is_placeholder(call.input, "input")
+        return self.malformed("placeholder", name) if wrong else call
+
+    def call(self, name: str, part: Part) -> Action:
+        return Action(name, fix.unquote(part.text) if self.repairs else part.text)
 
     def rest(self, later: Iterable[Part]) -> Iterator[Action]:
         """Further complete calls, up to an observation or an ending (and 50 at most)."""
         for part in islice(later, 50):
-            name = self.known(part.name)
-            if part.kind == "call" and name and name != "Finish":
-                yield Action(name, part.text)
+            name = self.known(part.name) if part.kind == "call" else None
+            if name and name != "Finish":
+                yield self.call(name, part)
             elif part.kind != "thought":
                 return
 
     def ending(self, text: str) -> Finish | Malformed:
-        if not text.strip():
+        answer = fix.answer_text(text) if self.repairs else text.strip()
+        if not answer:
             return self.malformed("empty_answer")
-        if self.repairs and fix.is_placeholder(text, "answer"):
-            return self.malformed("placeholder", "Finish")
-        return Finish(text.strip())
+        wrong = self.repairs and fix.is_placeholder(answer, "answer")
+        return self.malformed("placeholder", "Finish") if wrong else Finish(answer)
 
     def known(self, name: str) -> str | None:
         """The registered name, "Finish", or None: exact, else the one name equal but for case, blanks, `_` and `-`."""
-        if self.names is not None and name in self.names or name == "Finish":
+        if name == "Finish" or self.names is not None and name in self.names:
             return name
         if not self.repairs:
             return name if self.names is None and name else None
         if fix.is_finish(name):
             return "Finish"
         if self.names is None:
-            return name if name and len(name.split()) <= 3 and not fix.is_placeholder(name, "name") else None
+            usable = name and not fix.is_sentence(name, ()) and not fix.is_placeholder(name, "name")
+            return name if usable else None
         same = [known for known in self.names if fix.squeeze(known) == fix.squeeze(name)]
         return same[0] if len(same) == 1 else None
 
     # --- what the model is told
 
     def unknown(self, name: str) -> Malformed:
-        if self.repairs and (fix.is_placeholder(name, "name") or re.search(r"\bone of$|其中之一$", name)):
+        """The Action line holds no call of a known tool."""
+        if not fix.squeeze(name):
+            return self.malformed("no_action")
+        if self.repairs and fix.is_placeholder(name, "name"):
             return self.malformed("placeholder", name)
-        return self.malformed("prose_action" if len(name.split()) > 3 else "unknown_tool", name)
+        return self.malformed("prose_action" if fix.is_sentence(name, self.names) else "unknown_tool", name)
 
     def malformed(self, reason: str, detail: str = "") -> Malformed:
+        if self.cut and reason in ("no_action", "prose_action", "missing_input"):
+            reason = "unclosed"
         detail = detail.strip()[:80]
         close = difflib.get_close_matches(detail, self.names or (), 1) if reason == "unknown_tool" else []
         note = {

@@ -35,7 +35,7 @@ _WORDS = {
     "thought": "thoughts?|思考(?:过程)?|想法",
     "other": "action[ _][a-z]{1,20}",
     "action": "action|[行][动動]|[动動]作|操作",
-    "observation": "observations?|[观觀]察(?:[结結]果)?",
+    "observation": "(?:observations?|[观觀]察(?:[结結]果)?)(?: ?[(（][^()（）\\n]{1,40}[)）])?",
     "question": "question|问题|human|user|用户",
     "result": "(?:tool |function |search )?(?:results?|outputs?|responses?)|(?:工具)?(?:返回|输出|执行|搜索|查询)?结果|(?:工具)?(?:输出|返回)",
 }
@@ -178,6 +178,9 @@ def answer_text(text: str) -> str:
     Quotes, stars and backticks around nothing are an empty answer.
     """
     text = json_answer(text.strip(BLANKS))
+    call = re.match(r"(?i)finish ?(?=\[)", text)
+    if call and closing_bracket(text, call.end()) == len(text) - 1:
+        text = text[call.end() + 1:-1]  # `Final Answer: Finish[Paris]`
     keyword = _ANSWER_KEYWORD.match(text)
     value = text[keyword.end():] if keyword else ""
     if keyword and (value[:1] not in tuple("\"'“") or unquote(value) != value):
@@ -185,11 +188,308 @@ def answer_text(text: str) -> str:
     return unquote(text) if text.strip(BLANKS + "\"'`*“”‘’") else ""
 
 
-_FILLER = re.compile(r"(?:the|your|an?|final|actual|real|here|insert|enter|put|some|my|this|to|for|of|in|is|original|input|"
-                     r"question|task|above|这里|此处|在此|填写|填入|写|请|你的|您的|最终的?|的|内容|输入)")
+_LEAD_WORDS = r"(?:(?:the|your|an?|my|insert|enter|put|write|actual|real|final) )*(?:请|在?此处?|这里|填写|填入|写|你的|您的|最终的?)*"
+_TAIL_WORDS = (r"(?: here| (?:to|for) (?:the|your) (?:original |user'?s? |input )*(?:tool|action|question|query))?"
+               r"(?:写?在?这里)?")
 _PLACEHOLDERS = {
-    "answer": "answer|答案|回答",
-    "input": "tool ?input|search ?(?:query|terms?|keywords?)|工具|搜索|查询|搜索(?:词|关键词)",
-    "wrapped input": "query|question|argument|arguments|text|expression|keywords?|parameters?|关键词|参数|查询|表达式|问题",
-    "name": "tool|tool ?name|action|action ?name|name|工具|工具名称?|动作|行动",
+    "answer": "answer|答案(?:内容)?|回答",
+    "input": "(?:tool ?)?input|search (?:query|terms?|keywords?)|(?:工具|搜索|查询|检索)(?:内容|输入|关键词|词|参数)|输入(?:内容)?",
+    "marked input": "query|question|arguments?|text|expression|keywords?|parameters?|查询|参数|关键词|内容|问题|表达式",
+    "name": "(?:tool|action|function)(?: ?name)?|name of the tool|工具(?:名称?)?|.{0,70}(?:\\bone of|其中之一)",
 }
+
+
+def is_placeholder(text: str, kind: str) -> bool:
+    """`Finish[final answer]`, `Search[{tool_input}]`, `tool_name[...]`: the template copied instead of filled in.
+
+    `kind` is "answer", "input" or "name". A word such as `query` must be marked: `<query>`, `your query here`.
+    """
+    text = text.strip(BLANKS)
+    if len(text) > 80:
+        return False
+    inner = re.sub(r"[\s_-]+", " ", text.strip("<>{}[]()«»" + BLANKS)).casefold()
+    marked = text[:1] in tuple("<{[«") or re.search(r"\byour\b|\b(?:insert|enter)\b|\bhere$|你的|填|这里", inner)
+    words = _PLACEHOLDERS[kind] + (f"|{_PLACEHOLDERS['marked input']}" if kind == "input" and marked else "")
+    return (kind != "name" and re.fullmatch(r"[.…。]+", text) is not None
+            or re.fullmatch(f"{_LEAD_WORDS}(?:{words}){_TAIL_WORDS}", inner) is not None)
+
+
+_NOT_MEANT = re.compile(r"(?i)\b(?:not|never|no|avoid|without|cannot|would|could|might|example|e\.g)\b|n't\b|[不别勿莫]|没有|避免|"
+                        r"例如|比如|示例")
+
+
+def is_sentence(name: str, tools: Sequence[str] | None) -> bool:
+    """`Do not call Delete[all]`, `不要调用 Delete[all]`, `use Search[Oslo]`: words where a tool's name should stand."""
+    name = re.split(r"[(（\[{]", name)[0].strip(BLANKS)
+    words = re.findall(r"[\u3400-\u9fff]|[^\s\u3400-\u9fff]+", name)
+    return (len(name.split()) > 3 or len(words) > 6 or len(words) > 1 and _NOT_MEANT.search(name) is not None
+            or any(re.search(rf"[\s\u3400-\u9fff]{re.escape(tool)}\s*\Z", name) for tool in (*(tools or ()), "Finish")))
+
+
+# --- the parts of a reply ---------------------------------------------------------------------------------------
+
+class _Label(NamedTuple):
+    kind: str
+    start: int
+    end: int
+
+
+def parts(text: str, known: Known, cut: bool = False) -> Iterator[Part]:
+    """The parts of a reply, read with all the rules of this module.
+
+    `known` gives the registered name for one as written, or None; `cut` says that the token limit ended the reply.
+    """
+    for rule in TEXT_RULES:
+        text = rule(text)
+    if _THINK.match(text, _skip_blanks(text, 0)):
+        yield Part("problem", name="unclosed")  # cut while it was still thinking
+    else:
+        yield from _labelled(text, known, cut)
+
+
+def _labelled(text: str, known: Known, cut: bool) -> Iterator[Part]:
+    labels = _labels(text)
+    if not any(label.kind in ("action", "answer") for label in labels):
+        labels = sorted([*labels, *_midline_action(text, known)], key=lambda label: label.start)
+    stops = [*(label.start for label in labels), len(text)]
+    kinds = [*(label.kind for label in labels), ""]
+    yield from _unlabelled("preamble", text, 0, stops[0], kinds[0], known, cut)
+    read_to = 0
+    for index, label in enumerate(labels):
+        if label.start < read_to:
+            continue  # this label stands inside an argument, or was read with the call before it
+        end = stops[index + 1]
+        if label.kind == "thought":
+            yield from _unlabelled("thought", text, label.end, end, kinds[index + 1], known, cut)
+        elif label.kind == "answer":
+            yield Part("answer", _unbold(drop_residue(text[label.end:end])))
+        elif label.kind == "observation":
+            yield Part("observation")
+        elif label.kind == "action":
+            found, read_to = _action(text, labels, index, stops, known, cut)
+            yield from found
+        else:
+            yield Part("thought")  # `Question:`, `Action Reason:`, an input without an action
+
+
+_CLOSING_MARKS = re.compile(r"[*`]{0,3}")
+
+
+def _labels(text: str) -> list[_Label]:
+    """All labels outside code fences, each with the meaning that its place gives it.
+
+    `Result:` and `User:` are an invention if they follow a call, and text elsewhere; `Input:` belongs to a call only.
+    In an answer (`Final Answer: ... Input: x`) only the labels of a next step end it.
+    """
+    labels: list[_Label] = []
+    matches = list(islice(outside_fences(text, LABEL.finditer(text)), 10_000))
+    kinds = [*map(label_kind, matches), ""]
+    for match, kind, following in zip(matches, kinds, kinds[1:]):
+        before = labels[-1] if labels else _Label("", 0, 0)
+        calling = before.kind in ("action", "input", "other")
+        if kind in ("question", "result") and calling:
+            kind = "observation"
+        elif kind == "short_input" and calling:
+            kind = "input"
+        elif kind in ("result", "short_input") or kind == "question" and labels and following != "thought":
+            continue
+        elif before.kind == "answer" and kind in ("input", "other", "answer"):
+            if kind != "answer" or text[before.end:match.start()].strip(BLANKS):
+                continue
+            labels.pop()  # `Final Answer:` and below it `Answer: Paris`
+        end = match.end()
+        if "*" in match[0] or "`" in match[0]:  # `**Action:**`, but not `Action Input:**/*.py`
+            end = _CLOSING_MARKS.match(text, end).end()
+        labels.append(_Label(kind, match.start(), end))
+    return labels
+
+
+_MIDLINE_ACTION = re.compile(rf"(?<=[ \t\u00a0\u3000.。!！?？;；,，])[*`]{{0,3}}(?:action|行动|动作)[*`]{{0,3}}{_GAP}[:：][*`]{{0,3}}",
+                             re.IGNORECASE)
+
+
+def _midline_action(text: str, known: Known) -> list[_Label]:
+    """`Thought: I need it. Action: Search[x]` on one line: only with a known tool's complete call that ends the line."""
+    tries = 5  # each may scan the whole text: see test_parsing_is_linear
+    for match in _MIDLINE_ACTION.finditer(text) if not FENCE.search(text) else ():
+        head = _HEAD.match(text, match.end())
+        if head is None or text[head.end():head.end() + 1] != "[" or not known(head[1].strip(_MARKS)):
+            continue
+        tries -= 1
+        close = closing_bracket(text, head.end()) if tries >= 0 else None
+        if close is None:
+            break
+        line = text[close + 1:close + 200].split("\n", 1)[0].strip(_MARKS + ".。")
+        if (not line or LABEL.match(line)) and _meant(text, match.start()):
+            return [_Label("action", match.start(), match.end())]
+    return []
+
+
+def _meant(text: str, position: int) -> bool:
+    """Whether the sentence that leads up to a call without a label of its own says nothing against it."""
+    before = text[max(0, position - 300):position].rstrip(_MARKS + "~")
+    return not _NOT_MEANT.search(re.split(r"[.!?。！？\n]", before)[-1])
+
+
+def _unlabelled(kind: str, text: str, start: int, end: int, following: str, known: Known, cut: bool) -> Iterator[Part]:
+    """A thought or preamble, and the call that it ends in if no step follows: `Thought: look`, then `Search[Oslo]`."""
+    found = None
+    if following in ("", "observation"):
+        found = (standing_json(text, start, end) or _bare_call(text, start, end, known)
+                 or _bare_fence(text, start, end, known, cut))
+    at, calls = found if found and _meant(text, found[0]) else (end, [])
+    body = _unbold(text[start:at].strip(BLANKS))
+    yield from [Part(kind, body)] if body or kind == "thought" else []
+    yield from calls
+
+
+def _unbold(text: str) -> str:
+    """`**Thought: look it up**`: bold around the whole line, which the label took the opening stars of."""
+    return text[:-2].rstrip(BLANKS) if text.endswith("**") and text.count("**") % 2 else text
+
+
+_LINE_START = re.compile(r"^[^\S\n]{0,8}[*`>-]{0,3}[^\S\n]?([A-Za-z_\u4e00-\u9fff][^\[\](){}:：\n]{0,60})\[", re.MULTILINE)
+
+
+def _bare_call(text: str, start: int, end: int, known: Known) -> tuple[int, list[Part]] | None:
+    """The whole reply or the last lines of a thought are complete calls of known tools: `Search[Mate 70 price]`."""
+    for match in islice(_LINE_START.finditer(text, start, end), 1000):
+        name = match[1].strip(_MARKS)
+        if known(name):
+            part, after = _bracketed(text, match.end() - 1, name, [end])
+            further, after = _further_calls(text, after, end, known) if part.kind == "call" else ([], after)
+            alone = start > 0 or not text[:match.start()].strip(_MARKS)
+            if alone and further is not None and not text[after:end].strip(_MARKS + ".。~"):
+                return match.start(), [part, *further]
+            break
+    return None
+
+
+def _bare_fence(text: str, start: int, end: int, known: Known, cut: bool) -> tuple[int, list[Part]] | None:
+    """`Thought: look`, then a code fence that holds the labelled call alone and ends the reply."""
+    fences = list(FENCE.finditer(text, start, end)) if start else []
+    opening = fences[-2 + len(fences) % 2] if fences else None
+    closing = fences[-1] if len(fences) % 2 == 0 and fences else None
+    if opening is None or closing and text[closing.end():end].strip(BLANKS):
+        return None
+    inner = text[opening.end():closing.start() if closing else end].strip(BLANKS)
+    label = LABEL.match(inner)
+    called = label is not None and label_kind(label) == "action"
+    return (opening.start(), list(_labelled(inner, known, cut))) if called else None
+
+
+# --- calls --------------------------------------------------------------------------------------------------------
+
+_MARKS = BLANKS + "*`>\"'“”•-"
+_LEAD = re.compile(r"(?:(?:```|~~~)\w{0,12}(?=\s)|[\s>*`\"'“•-]|\d{1,2}[.)、](?=\s)|</?(?:tool|function)_calls?>){0,20}")
+_HEAD = re.compile(r"[\s>*`\"'“•-]{0,20}([^\[\](){}（）【】［］:：\n]{1,120})")
+_AFTER_NAME = re.compile(r"[\"'”*`]{0,4}[^\S\n]{0,8}\n?[^\S\n]{0,8}")
+_WRAP_UP = BLANKS + "*`~.。"
+
+
+def _action(text: str, labels: list[_Label], index: int, stops: list[int], known: Known, cut: bool,
+            ) -> tuple[list[Part], int]:
+    """The parts of an action and where reading goes on. An argument in brackets may run over labels."""
+    start, end, argument = labels[index].end, stops[index + 1], None
+    below = index + 1
+    while below < len(labels) and labels[below].kind == "other":  # `Action Reason:` between the action and its input
+        below += 1
+    if below < len(labels) and labels[below].kind == "input":
+        argument = drop_residue(text[labels[below].end:stops[below + 1]])
+    found, read_to = _call(text, start, end, stops, argument, known)
+    if argument is None or found[0].kind == "unclosed":
+        return found, read_to
+    if read_to > stops[below]:
+        return found, read_to  # the label stands inside the argument
+    twice = below + 1 < len(labels) and labels[below + 1].kind == "input"
+    if (twice or read_to < end) and found[0].kind == "call" and known(found[0].name):
+        return [Part("problem", "input", "conflict")], read_to
+    if cut and stops[below + 1] == len(text):
+        found = [Part("unclosed", name=found[0].name)]
+    return found, stops[below + 1]
+
+
+def _call(text: str, start: int, end: int, stops: list[int], argument: str | None, known: Known,
+          ) -> tuple[list[Part], int]:
+    """The calls in `text[start:end]`, in whatever form, and where they end; `end` if `argument` was their input."""
+    body = text[start:end].strip(BLANKS)
+    first = _LEAD.match(text, start, end).end()
+    if text[first:first + 1] in ("{", "[") and first < end:
+        return _json_or_list(text, first, end, stops, argument, known)
+    head = _HEAD.match(text, first, end)
+    if head is None:
+        return [Part("remark", body)], end
+    name = head[1].strip(_MARKS + ".。")
+    opening = _AFTER_NAME.match(text, head.end(), end).end()
+    colon = re.compile(r"[:：]\s{0,8}(?=[\[{])").match(text, opening, end)
+    if colon and (known(name) or is_finish(name)):
+        close = closing_bracket(text, colon.end())  # `Search: [Oslo]`, but not `Finish: [1] says so`
+        opening = colon.end() if close is not None and not text[close + 1:end].strip(_WRAP_UP) else opening
+    sign = text[opening:min(opening + 1, end)]
+    if sign and sign in "[【［" and (sign == "[" or opening == head.end() or known(name)):
+        call, after = _bracketed(text, opening, name, stops)
+        further, after = _further_calls(text, after, end, known) if call.kind == "call" and known(name) else ([], after)
+        return ([call, *further], after) if further is not None else ([Part("problem", name="prose_action")], end)
+    if argument is not None:
+        return [two_lines(text[head.end():end], name, argument, known)], end
+    if is_finish(name) and sign in (":", "："):
+        return [Part("answer", drop_residue(text[opening + 1:end]))], end
+    if sign and sign in "(（{" and known(name):
+        call, after = function_call(text, opening, end, name,
+                                    touching=is_finish(name) or not text[opening - 1].isspace())
+        return [call], after
+    if is_finish(name):
+        return [Part("remark", name="Finish")], end
+    if any(known(" ".join(name.split()[:count])) for count in (1, 2, 3)):
+        conflict = re.search(r"\s(?:final answer|finish)", name, re.IGNORECASE)
+        return [Part("problem", name, "conflict" if conflict else "missing_input")], end
+    return [Part("remark", body)], end
+
+
+def _bracketed(text: str, opening: int, name: str, stops: Sequence[int]) -> tuple[Part, int]:
+    """`Finish [42]`, `Search【Oslo】`, the bracket on the next line: blanks before it and full-width forms."""
+    close = argument_end(text, opening, stops)
+    if close is None:
+        end = stops[bisect_right(stops, opening)]
+        return Part("unclosed", text[opening + 1:end].rstrip(_WRAP_UP), name), end
+    return Part("call", text[opening + 1:close].strip(BLANKS), name), close + 1
+
+
+def _json_or_list(text: str, start: int, end: int, stops: list[int], argument: str | None, known: Known,
+                  ) -> tuple[list[Part], int]:
+    """`Action: {"action": "Search", ...}`; `Action: [Python REPL]` with the input below; `Action: [Search[Oslo]]`."""
+    close = closing_bracket(text, start)
+    if close is None:
+        return [Part("unclosed")], end
+    name = text[start + 1:close].strip(_MARKS)
+    if argument is not None and known(name):
+        return [Part("call", argument, name)], end
+    calls, after = json_parts(text, start, len(text))
+    if any(part.kind == "call" for part in calls):
+        return calls, after
+    head = _HEAD.match(text, start + 1, close)
+    if text[start] == "[" and head and known(head[1].strip(_MARKS)):
+        return _call(text, start + 1, close, [close], argument, known)[0], close + 1
+    return [Part("call", name=name)], close + 1
+
+
+_JOINT = re.compile(r"[\s,;，；、&*`.-]{0,20}(and(?: then)?|then|和|然后|or|或者?|还是)?[\s,;，；、&*`-]{0,20}(?:\d{1,2}[.)、]\s)?",
+                    re.IGNORECASE)
+
+
+def _further_calls(text: str, start: int, end: int, known: Known) -> tuple[list[Part] | None, int]:
+    """`Search[a], Search[b]`: complete calls joined to the first; None for an open choice, `Search[a] or Add[1]`."""
+    found: list[Part] = []
+    while start < end and len(found) < 50:
+        joint = _JOINT.match(text, start, end)
+        head = _HEAD.match(text, joint.end(), end)
+        if head is None or text[head.end():head.end() + 1] != "[" or not known(head[1].strip(_MARKS)):
+            break
+        if joint[1] and joint[1].casefold() in ("or", "或", "或者", "还是"):
+            return None, start
+        call, after = _bracketed(text, head.end(), head[1].strip(_MARKS), [end])
+        if call.kind != "call":
+            break
+        found.append(call)
+        start = after
+    return found, start

@@ -134,7 +134,7 @@ def argument_end(text: str, opening: int, stops: Sequence[int]) -> int | None:
     close = closing_bracket(text, opening)
     if close is None or text[opening] != "[":
         return close
-    rest = text[close + 1:stops[bisect_left(stops, close)]]
+    rest = text[close + 1:stops[min(bisect_left(stops, close), len(stops) - 1)]]
     if rest.count("]") > rest.count("[") and re.search(r"\w", rest[:rest.rfind("]")]):
         return None
     return close

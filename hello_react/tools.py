@@ -23,7 +23,7 @@ import re
 import time
 import types
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from typing import Any, TypeVar, overload
 
@@ -83,7 +83,7 @@ class Tool:
     def __str__(self) -> str:
         return f"- {self.name}: {self.description} {self.usage}".rstrip()
 
-    def call(self, input: str, timeout: float | None) -> Any:
+    def call(self, input: str | Mapping[str, Any], timeout: float | None) -> Any:
         """Run the function on `input` for at most `timeout` seconds and return what it returned.
 
         Raises:
@@ -182,13 +182,13 @@ class ToolExecutor:
             fresh._tools[name] = tool
         return fresh
 
-    def execute(self, name: str, input: str, *, timeout: float | None = None,
+    def execute(self, name: str, input: str | Mapping[str, Any], *, timeout: float | None = None,
                 limit: int = 4_000) -> Observation:
         """Run one call and return what the model reads of it; never raises for what the tool does.
 
         Args:
             name: the tool's registered name.
-            input: the text between the brackets.
+            input: the text between the brackets, or a native call's JSON object.
             timeout: seconds left, if that is less than the tool's own time limit.
             limit: characters of the result that the model reads.
         """
@@ -205,7 +205,8 @@ class ToolExecutor:
         seconds = time.perf_counter() - began
         return Observation(sendable(clip(text, limit)), not error, name, error, seconds, value)
 
-    def _attempt(self, tool: Tool, input: str, timeout: float | None) -> tuple[Any, str, str]:
+    def _attempt(self, tool: Tool, input: str | Mapping[str, Any],
+                 timeout: float | None) -> tuple[Any, str, str]:
         """What the tool returned, the text of it, and the kind of error ("" if none)."""
         for left in range(tool.retries, -1, -1):
             try:

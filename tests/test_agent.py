@@ -110,6 +110,14 @@ def test_calls_that_alternate_repeat_too_and_new_results_do_not():
     assert run(*[SEARCH] * 4, DONE, search=lambda query: next(counts), max_steps=9).answer == "42"
 
 
+def test_the_same_call_twice_in_one_step_counts_once():
+    from hello_react import ToolCall, ToolCallingAgent
+
+    calls = Reply(tool_calls=tuple(ToolCall(str(n), "Search", '{"query": "Oslo"}') for n in range(3)))
+    result = ToolCallingAgent(ScriptedLLM([calls, "42"]), tools()).run("q", verbose=False)
+    assert (result.answer, len(result.steps[0].observations)) == ("42", 3)
+
+
 @pytest.mark.parametrize("value", [0, -1, "5", 2.5, None, True])
 def test_a_step_limit_that_is_none_is_refused(value):  # A07
     with pytest.raises(ValueError, match="max_steps must be a whole number of at least 1"):

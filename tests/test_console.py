@@ -130,3 +130,24 @@ def test_a_console_that_lacks_signs_shows_question_marks():
     write(file, "华为 – é ☃ 😀\n")
     assert raw.getvalue().decode("gbk").startswith("华为")
     assert b"?" in raw.getvalue()
+
+
+def test_an_answer_that_streamed_is_not_printed_twice():
+    from hello_react import ToolCallingAgent
+
+    out = io.StringIO()
+    model = ScriptedLLM([Reply("It has 7 letters, and it is tall.", thinking="Let me count.")])
+    ToolCallingAgent(model, ToolExecutor()).run("How long is 'giraffe'?", on_event=Printer(out))
+    assert out.getvalue().count("It has 7 letters") == 1
+    assert out.getvalue().count("Let me count.") == 1
+
+
+def test_native_calls_are_shown_in_the_prompt():
+    from hello_react import ToolCall, ToolCallingAgent
+
+    tools = ToolExecutor()
+    tools.register_tool("Search", "Looks things up.", lambda query: f"about {query}")
+    out = io.StringIO()
+    model = ScriptedLLM([Reply(tool_calls=(ToolCall("a", "Search", '{"query": "Oslo"}'),)), "Oslo."])
+    ToolCallingAgent(model, tools).run("q", on_event=Printer(out, show_prompt=True))
+    assert '[call] Search {"query": "Oslo"}' in out.getvalue()
