@@ -1,14 +1,12 @@
 """ReActAgent: the one while loop that runs an agent (chapter 05).
 
-In the paper's words (Yao et al., arXiv 2210.03629, section 2): the thought and the action of step t come from
-the model, (th_t, a_t) = π(q, (a_1, o_1), ..., (a_{t-1}, o_{t-1})); the observation comes from the tool, o_t =
-T(a_t).
+In the paper's words (Yao et al., arXiv 2210.03629, section 2): thought and action of step t come from the
+model, (th_t, a_t) = π(q, (a_1, o_1), ..., (a_{t-1}, o_{t-1})); the observation from the tool, o_t = T(a_t).
 
     >>> from hello_react import ScriptedLLM, ToolExecutor
     >>> tools = ToolExecutor()
     >>> tools.register_tool("Length", "Counts the letters of a word.", len)
-    >>> model = ScriptedLLM(["Thought: I count.\\nAction: Length[giraffe]", "Thought: Done.\\nAction:
-    Finish[7]"])
+    >>> model = ScriptedLLM(["Action: Length[giraffe]", "Thought: Done.\\nAction: Finish[7]"])
     >>> str(ReActAgent(model, tools).run("How long is 'giraffe'?", verbose=False))
     '7'
 """
