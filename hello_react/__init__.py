@@ -12,7 +12,8 @@ used, so importing the package costs nothing and does nothing.
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any
+
+TYPE_CHECKING = False  # importing typing would take longer than all else here
 
 __version__ = "0.1.0"
 
@@ -35,32 +36,43 @@ _MODULE_OF = {
 __all__ = [*_MODULE_OF, "__version__"]
 
 if TYPE_CHECKING:
-    from .agent import ReActAgent
-    from .errors import HelloReactError, ModelError, SettingsError, ToolError
-    from .events import (
-        Notice,
-        Observation,
-        Reply,
-        Result,
-        RunEnded,
-        RunStarted,
-        Step,
-        StepStarted,
-        Thought,
-        Token,
-        ToolCall,
-        Usage,
-    )
-    from .llm import FunctionLLM, HelloAgentsLLM, ScriptedLLM, default_llm
-    from .memory import Conversation
-    from .parser import Action, Finish, Malformed, Turn, parse
-    from .prompt import Prompt
-    from .settings import Settings
-    from .tool_calling import ToolCallingAgent
-    from .toolbox.calculator import calculate
-    from .toolbox.encyclopedia import Encyclopedia
-    from .toolbox.search import search
-    from .tools import Tool, ToolExecutor
+    from typing import Any
+
+    from .agent import ReActAgent as ReActAgent
+    from .errors import HelloReactError as HelloReactError
+    from .errors import ModelError as ModelError
+    from .errors import SettingsError as SettingsError
+    from .errors import ToolError as ToolError
+    from .events import Notice as Notice
+    from .events import Observation as Observation
+    from .events import Reply as Reply
+    from .events import Result as Result
+    from .events import RunEnded as RunEnded
+    from .events import RunStarted as RunStarted
+    from .events import Step as Step
+    from .events import StepStarted as StepStarted
+    from .events import Thought as Thought
+    from .events import Token as Token
+    from .events import ToolCall as ToolCall
+    from .events import Usage as Usage
+    from .llm import FunctionLLM as FunctionLLM
+    from .llm import HelloAgentsLLM as HelloAgentsLLM
+    from .llm import ScriptedLLM as ScriptedLLM
+    from .llm import default_llm as default_llm
+    from .memory import Conversation as Conversation
+    from .parser import Action as Action
+    from .parser import Finish as Finish
+    from .parser import Malformed as Malformed
+    from .parser import Turn as Turn
+    from .parser import parse as parse
+    from .prompt import Prompt as Prompt
+    from .settings import Settings as Settings
+    from .tool_calling import ToolCallingAgent as ToolCallingAgent
+    from .toolbox.calculator import calculate as calculate
+    from .toolbox.encyclopedia import Encyclopedia as Encyclopedia
+    from .toolbox.search import search as search
+    from .tools import Tool as Tool
+    from .tools import ToolExecutor as ToolExecutor
 
 
 def __getattr__(name: str) -> Any:

@@ -3,7 +3,7 @@
 `Events` parts bytes into events, `ChunkReading` folds their JSON into text, thinking, tool calls and usage.
 `TextReading`, its base, serves clients that have no server: it parts a leading <think> block from the visible
 text and ends the text where the model invents an observation (`StreamCutter`). Nothing here knows of HTTP,
-keys or retries; that is `llm.py`.
+keys or retries; those are for `service.py` and `llm.py`.
 
     >>> cutter = StreamCutter()
     >>> [cutter.feed(piece) for piece in ("Action: Search[x]\\nObser", "vation", ": fake\\nAction: ...")]

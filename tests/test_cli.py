@@ -11,7 +11,8 @@ import time
 import pytest
 
 from hello_react.cli import main
-from tests.servers import ModelServer, error, never_answers, status, text
+from tests.servers import DONE as DONE_MARK
+from tests.servers import ModelServer, call, chunk, error, events, never_answers, status, text
 from tests.tool_servers import SerpApiServer
 
 SEARCH = "Thought: I look it up.\nAction: Calculator[(2123 + 2321) * 312]"
@@ -343,3 +344,32 @@ def test_in_process_json_works_where_standard_output_is_no_file(model, monkeypat
     model(text(DONE))
     assert main(["--json", "q"]) == 0
     assert json.loads(capsys.readouterr().out)["answer"] == "1386528"
+
+
+def test_native_tool_calls_from_the_command_line(model):
+    calls = [call(0, "a", "Calculator", '{"expression": "2+3*4"}'), call(1, "b", "Calculator", '{"expression": "6*7"}')]
+    server = model(events(chunk(None, tool_calls=calls), chunk("", "tool_calls"), DONE_MARK), text("14 and 42."))
+    out, err = said(command("--agent", "tools", "--tools", "calculator", "What are 2+3*4 and 6*7?"))
+    assert "Observation: 14\nObservation: 42\n" in out
+    assert out.count("14 and 42.") == 1
+    assert [tool["function"]["name"] for tool in server.bodies[0]["tools"]] == ["Calculator"]
+    run = command("--agent", "tools", "--few-shot", __file__, "q")
+    assert run.returncode == 2
+    assert "--few-shot is for the text agent" in said(run)[1]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="pseudo-terminals")
+def test_a_terminal_without_a_question_opens_a_chat(model):
+    import pty
+
+    server = model(SEARCH, DONE, "Thought: easy\nAction: Finish[You asked for 312 times something.]")
+    ours, theirs = pty.openpty()
+    run = subprocess.Popen([sys.executable, "-m", "hello_react", "--no-color", "--search", "offline"], stdin=theirs,
+                           stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    os.write(ours, "What is it?\nAnd what did I ask?\n退出\n".encode())
+    out, err = run.communicate(timeout=60)
+    os.close(ours)
+    os.close(theirs)
+    assert run.returncode == 0, err
+    assert out.decode().count("Answer: ") == 2
+    assert "Question: What is it?\nAnswer: 1386528\n" in server.bodies[-1]["messages"][0]["content"]

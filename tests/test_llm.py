@@ -1165,16 +1165,21 @@ def test_prompt_too_long_told_by_its_code():
 
 
 @pytest.mark.parametrize(
-    "words",
+    ("code", "words"),
     [
-        "This model does not support tools",
-        "registry: model-x does not support tools",
-        '"auto" tool choice requires --enable-auto-tool-choice',
-        "Function calling is not enabled",
+        (400, "This model does not support tools"),
+        (400, "registry: model-x does not support tools"),
+        (400, '"auto" tool choice requires --enable-auto-tool-choice'),
+        (400, "Function calling is not enabled"),
+        (500, "tools param requires --jinja flag"),
+        (501, "tool calling not implemented"),
+        (400, "该模型不支持工具调用"),
+        (422, "body.tools: Extra inputs are not permitted"),
+        (400, "Unrecognized request argument supplied: tools"),
     ],
 )
-def test_model_without_tools(words):  # N15
-    said, requests = failure(ModelStatusError, error(400, words), tools=[{"type": "function"}])
+def test_model_without_tools(code, words):  # N15
+    said, requests = failure(ModelStatusError, error(code, words), tools=[{"type": "function"}])
     assert "text agent" in said
     assert requests == 1
 

@@ -1,0 +1,365 @@
+"""One chat service: a request goes out, its answer comes back, and what its errors mean.
+
+`Service.ask` sends one request to a server that speaks the OpenAI chat protocol and yields the answer's
+`Token`s and last its `Reply`. Whatever goes wrong is one of three: a typed error of `errors.py`, `Again` (the
+same request may do better) or `Adapted` (the server refused a parameter, and the next request leaves it out).
+Waiting and asking again are the job of `llm.py`, making a reply out of bytes that of `streaming.py`.
+
+    >>> Service("https://me:secret@example.com/v1", "sk-0123456789abcdef").where
+    'https://example.com/v1'
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import sys
+import threading
+import time
+import weakref
+from collections.abc import Iterator
+from datetime import datetime, timezone
+from email.utils import parsedate_to_datetime
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+
+from . import errors
+from .events import Reply, Token
+from .streaming import ChunkReading, ErrorSent, Events, Unreadable
+from .text import printable, redact, sendable
+
+LONGEST_WAIT = 60.0
+"""Seconds. A server that asks for a longer pause before the next try is not waited for."""
+
+# How servers word it; each pattern is bounded.
+_TOO_LONG = re.compile(
+    r"context.{0,3}(?:length|window|size)|max\w{0,9}.{0,3}context|max\w{0,9}[ _](?:input|prompt|model)[ _]len"
+    r"|(?:prompt|input|messages?|request)\b.{0,40}\b(?:too (?:long|large|many)|exceed)|reduce the length"
+    r"|too many \w{0,6} ?token|range of input length|exceed\w* (?:the )?model.{0,12} token"
+    r"|token.? \+.{0,40} must be|上下文|(?:输入|提示|请求|消息|prompt|token).{0,20}(?:过长|超长|超过|超出)",
+    re.I | re.S)
+_NO_MODEL = re.compile(r"model_not_found|\bmodel\b.{0,80}not (?:exist|found)|模型.{0,40}不存在", re.I)
+_NO_CREDIT = re.compile(r"insufficient.(?:quota|balance)|current quota|billing|余额|欠费", re.I)
+_NO_TOOLS = re.compile(
+    r"\b(?:tool|function)s?\b.{0,60}(?:not? (?:support|enabled|allow|implement|permit)|unsupported|require)"
+    r"|not? .{0,30}support.{0,20}\b(?:tool|function)s?\b"
+    r"|(?:unrecogni[sz]ed|unknown|unexpected|unsupported|extra)\b.{0,60}\btools?\b"
+    r"|不支持.{0,12}(?:工具|函数|tool|function)|(?:工具|函数).{0,12}不支持", re.I)
+
+
+class Again(Exception):
+    """This try failed, another may do better; `error` is raised when there is none left.
+
+    `after`: the seconds that the server asks to wait. `most`: how often to ask again at once (empty replies).
+    """
+
+    def __init__(
+        self, why: str, error: errors.ModelError, after: float | None = None, most: int | None = None
+    ) -> None:
+        super().__init__(why)
+        self.error, self.after, self.most = error, after, most
+
+
+class Adapted(Exception):
+    """The server refused a parameter, and the client changed its ways: the text says how."""
+
+
+class Service:
+    """A chat service, and what it has taught about itself. One object may serve many threads.
+
+    Args:
+        base_url: its address; login data in it are not sent.
+        api_key: the key; no message shows it.
+
+    Attributes:
+        where: the address as messages show it.
+    """
+
+    def __init__(self, base_url: str, api_key: str) -> None:
+        self._parts = urlsplit(base_url)
+        self.where = f"{self._parts.scheme}://{self._parts.netloc.rpartition('@')[2]}{self._parts.path}"
+        self._api_key = api_key
+        self._lock = threading.Lock()
+        self._client: Any = None
+        self._http: Any = None
+        # Single steps on a set or a dictionary are safe between threads.
+        self._refused: set[str] = set()
+        self._renamed: dict[str, str] = {}
+
+    def ask(
+        self, body: dict[str, Any], cut: bool, timeout: float, deadline: float
+    ) -> Iterator[Token | Reply]:
+        """One request and what comes back: the reply's `Token`s and then the `Reply`, never a partial one.
+
+        Args:
+            body: the request; entries that are None, or that this service refuses, are left out.
+            cut: whether to end the reply before an Observation that the model invents.
+            timeout: seconds without news from the server after which it is given up.
+            deadline: when the whole call must be over, as `time.monotonic` counts.
+
+        Raises:
+            ModelError: this can't be helped by asking again. SettingsError: the address can't be used.
+            Again, Adapted: ask again.
+        """
+        body = self._fitted(body)
+        reading = ChunkReading(cut)
+        limit = min(timeout, deadline - time.monotonic())
+        try:
+            if limit <= 0:
+                raise TimeoutError("no time was left for the call")
+            with self._post(body, limit) as stream:
+                yield from self._read(stream.response, reading, limit, deadline)
+        except TimeoutError as late:
+            raise Again(str(late), errors.ModelTimeoutError(
+                f"{self.where}: {late}. Try again, or raise LLM_TIMEOUT (now {timeout:g} s).")) from None
+        except ErrorSent as sent:
+            raise self._error_sent(sent.error) from None
+        except Unreadable as bad:
+            raise errors.BadReplyError(f"{self.where} did not answer with JSON: {self._quote(str(bad))}. "
+                                       "Check LLM_BASE_URL, which often ends in /v1.") from None
+        yield from reading.close()
+        reply = reading.reply()
+        if reply.thinking:  # a stop word inside the thinking would end the reply before it begins
+            self._refused.add("stop")
+        if reply.finish_reason in ("error", "insufficient_system_resource"):
+            raise self._broken(f"the server gave up after {reading.length} characters", reply.finish_reason)
+        if not reply.text.strip() and not reply.tool_calls:
+            raise self._empty(body, reply, reading.odd)
+        yield reply
+
+    def _fitted(self, body: dict[str, Any]) -> dict[str, Any]:
+        """What to send of `body`: without what this service is known to refuse, every text safe to send."""
+        refused = self._refused.copy()
+        if not body.get("stream") or "stream" in refused:
+            refused.add("stream_options")
+        return {self._renamed.get(name, name): _clean(value) for name, value in body.items()
+                if value is not None and name not in refused}
+
+    def _post(self, body: dict[str, Any], limit: float) -> Any:
+        """Send `body`; gives the open stream."""
+        import openai
+
+        with self._lock:
+            client = self._client = self._client or self._open()
+        try:
+            return client.post(
+                "/chat/completions", cast_to=object, body=body, stream=True, stream_cls=openai.Stream[object],
+                options={"timeout": openai.Timeout(limit, connect=min(limit, 10.0))},
+            )
+        except openai.APIStatusError as error:
+            response = error.response
+        except (openai.APITimeoutError, self._http.TimeoutException):
+            raise TimeoutError(f"no answer within {limit:g} s") from None
+        except (openai.APIConnectionError, self._http.RequestError) as error:
+            raise self._broken("no connection", error.__cause__ or error) from None
+        raise self._status_error(response.status_code, response.headers, response.text, body)
+
+    def _open(self) -> Any:
+        """The HTTP client, made at the first call, since `import openai` takes longer than all else here."""
+        import ssl
+
+        import openai
+
+        # httpx or httpx2, whichever this openai uses: reading raw bytes raises its exceptions.
+        self._http = sys.modules[openai.DefaultHttpxClient.__mro__[1].__module__.partition(".")[0]]
+        host, http_client = self._parts.hostname or "", None
+        if host in ("localhost", "::1") or host.startswith("127."):  # reached without a proxy
+            # Without TLS there is no need to load the certificates, which takes a while.
+            verify = self._parts.scheme == "https" or ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+            http_client = openai.DefaultHttpxClient(trust_env=False, verify=verify)
+        # openai would also send what the environment holds for its own service.
+        foreign = re.findall(r"(?m)^\s*([\w-]+)\s*:", os.environ.get("OPENAI_CUSTOM_HEADERS", ""))
+        foreign = [name for name in foreign if name.lower() != "authorization"]
+        foreign += ["OpenAI-Organization", "OpenAI-Project"]
+        headers: dict[str, Any] = dict.fromkeys(foreign, openai.omit)
+        headers["Authorization"] = f"Bearer {self._api_key}"
+        try:
+            client = openai.OpenAI(
+                api_key=self._api_key, base_url=self.where, default_headers=headers, max_retries=0,
+                default_query=dict(parse_qsl(self._parts.query)), http_client=http_client,
+            )
+        except (ValueError, ImportError, self._http.InvalidURL) as error:
+            raise errors.SettingsError(
+                f"{self.where} can't be used: {self._quote(str(error))}. Check LLM_BASE_URL and the "
+                "environment's proxy settings.") from None
+        weakref.finalize(self, client.close)
+        return client
+
+    def _read(self, response: Any, reading: ChunkReading, limit: float, deadline: float) -> Iterator[Token]:
+        """Feed what arrives into `reading`, up to the end or the cut."""
+        events = Events()
+        news = time.monotonic()
+        try:
+            for chunk in response.iter_bytes():
+                for name, payload in events.feed(chunk):
+                    yield from reading.read(name, payload)
+                    if reading.done:
+                        self._drain(response)
+                    if reading.done or reading.cut:
+                        return
+                    news = time.monotonic()
+                now = time.monotonic()
+                if now - news > limit or now > deadline:
+                    raise self._http.ReadTimeout("mere signs of life, which a server may send for ever")
+        except self._http.RequestError as error:
+            if not reading.finish_reason:
+                if isinstance(error, self._http.TimeoutException):
+                    raise TimeoutError(f"the stream stalled after {reading.length} characters") from None
+                raise self._broken_off(reading, error) from None
+        try:
+            for name, payload in events.close():
+                yield from reading.read(name, payload)
+        except Unreadable:
+            if events.plain:
+                raise
+        if not (reading.done or reading.finish_reason or events.plain):
+            raise self._broken_off(reading, "no end mark came")
+
+    def _drain(self, response: Any) -> None:
+        """Read what follows `[DONE]`, so that the connection can serve the next call; but not for long.
+
+        Only a new pass over the stream takes the new time limit; the one under way keeps its own.
+        """
+        response.request.extensions["timeout"]["read"] = 0.3
+        until = time.monotonic() + 0.3
+        try:
+            for _ in response.stream:
+                if time.monotonic() > until:
+                    break
+        except self._http.RequestError:
+            pass
+
+    # --- errors: each says in one line what happened and what to do ---
+
+    def _quote(self, text: str) -> str:
+        """A server's words: one line, not too long, with nothing of the key, which it may echo masked."""
+        key, rest = self._api_key, r"[\w.…*-]*"
+        pieces = [r"[\w-]*\*{3,}" + rest]
+        if len(key) >= 12:
+            pieces += [re.escape(key[:8]) + rest, rest + re.escape(key[-8:]),
+                       re.escape(key[:3]) + r"[\w-]{0,8}(?:\.\.|…|\*)" + rest]
+        text = redact(re.sub("|".join(pieces), "[key]", text[:4000]), (key,))
+        text = printable(" ".join(text.split())).rstrip(".。")
+        return f"{text[:300]}…" if len(text) > 300 else text
+
+    def _broken(self, what: str, why: object) -> Again:
+        return Again(what, errors.ModelConnectionError(
+            f"{self.where}: {what} ({self._quote(str(why))}). Is the server up, and LLM_BASE_URL right?"))
+
+    def _broken_off(self, reading: ChunkReading, why: object) -> Again:
+        return self._broken(f"the stream broke off after {reading.length} characters", why)
+
+    def _empty(self, body: dict[str, Any], reply: Reply, odd: str) -> Exception:
+        if odd:
+            return errors.BadReplyError(f"The answer of {self.where} has no choices: {self._quote(odd)}.")
+        cause, most = "there was no text at all", 2
+        if reply.finish_reason == "content_filter":
+            cause, most = "the server's content filter took it out; word the question differently", 0
+        elif reply.cut:
+            thinking = " while it was thinking" if reply.thinking else ""
+            cause, most = f"the token limit was reached{thinking} (finish_reason length); raise max_tokens", 0
+        elif reply.thinking:
+            cause, most = "all of it was thinking (reasoning_content or <think>), with no text after it", 1
+        error = errors.BadReplyError(f"Empty reply from the model {body.get('model')!r}: {cause}.")
+        return Again("empty reply", error, most=most)
+
+    def _error_sent(self, error: Any) -> errors.ModelError:
+        """An error object in an answer of status 200: its code may tell its kind."""
+        code = f"{error.get('code')} {error.get('type')}" if isinstance(error, dict) else ""
+        message = _words(error)
+        text = f"{self.where} sent an error in place of a reply: {self._quote(message)}."
+        if re.search(r"\b429\b|rate.?limit", code, re.I):
+            return errors.RateLimitError(f"{text} Ask again later.", 429)
+        if _TOO_LONG.search(f"{code} {message}"):
+            return errors.ContextLengthError(f"{text} Shorten the prompt.", 400)
+        return errors.BadReplyError(text)
+
+    def _status_error(self, status: int, headers: Any, answer: str, body: dict[str, Any]) -> Exception:
+        """What an error status leads to: a typed error, another try, or a changed request."""
+        try:
+            content = json.loads(answer)
+            message = _words(content)
+        except (ValueError, RecursionError):
+            content, message = answer, answer.strip() or "no message"
+        error = content.get("error") if isinstance(content, dict) else None
+        detail = error if isinstance(error, dict) else {}
+        all_of_it = f"{detail.get('code')} {detail.get('type')} {message}"
+        said = f"{status} from {self.where}: {self._quote(message)}."
+        kind = errors.RateLimitError if status == 429 else errors.ModelStatusError
+        if status in (401, 403) or (status == 400 and re.search("api.?key", message, re.I)):
+            return errors.AuthenticationError(
+                f"{said} Check LLM_API_KEY, and that it is for this server and model.", status)
+        if status == 413 or (status in (400, 422, 500) and _TOO_LONG.search(all_of_it)):
+            return errors.ContextLengthError(f"{said} Shorten the prompt.", status)
+        if "tools" in body and status in (400, 404, 422, 500, 501) and _NO_TOOLS.search(message):
+            return kind(f"{said} With this model use the text agent, ReActAgent.", status)
+        if status in (404, 405) or (status == 400 and _NO_MODEL.search(all_of_it)):
+            return errors.ModelNotFoundError(
+                f"{said} Check the model's name (LLM_MODEL_ID is {body.get('model')!r}) and the base URL "
+                "(LLM_BASE_URL), which often ends in /v1.", status)
+        if status == 402 or (status == 429 and _NO_CREDIT.search(all_of_it)):
+            return kind(f"{said} Waiting does not help: the account needs credit.", status)
+        if status in (408, 409, 425, 429) or status >= 500:
+            after = _retry_after(headers)
+            if after is not None and after > LONGEST_WAIT:
+                return kind(f"{said} Ask again in {after:.0f} s: the server asks for that pause.", status)
+            return Again(f"{status} from the server", kind(f"{said} Ask again later.", status), after)
+        change = self._adapt(body, f"{detail.get('param')} {message}") if status in (400, 422) else ""
+        return Adapted(change) if change else kind(said, status)
+
+    def _adapt(self, body: dict[str, Any], complaint: str) -> str:
+        """From now on leave out or rename the first parameter that the complaint names; says which, or ""."""
+        if "max_tokens" in body and "max_completion_tokens" in complaint:
+            self._renamed["max_tokens"] = "max_completion_tokens"
+            return "the server wants max_completion_tokens in place of max_tokens, so it is sent from now on"
+        names = "|".join(re.escape(name) for name in body if name not in ("model", "messages", "tools"))
+        match = re.search(rf"(?<!\w)({names})(?:(?<=stream)ing)?(?!\w)", complaint, re.I)
+        if match is None:
+            return ""
+        name = next(name for name in body if name.lower() == match[1].lower())
+        self._refused |= {name, *(old for old, new in self._renamed.items() if new == name)}
+        return f"the server does not take {name!r}, so it is left out from now on"
+
+
+def _retry_after(headers: Any) -> float | None:
+    """The seconds that the server asks to wait; None if it says nothing usable."""
+    for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
+        value = str(headers.get(name)).strip()
+        try:
+            seconds = float(value) * unit
+        except ValueError:
+            try:
+                then = parsedate_to_datetime(value)
+            except (TypeError, ValueError):
+                continue
+            then = then.replace(tzinfo=then.tzinfo or timezone.utc)
+            seconds = (then - datetime.now(timezone.utc)).total_seconds()
+        if 0 <= seconds < math.inf:
+            return seconds
+    return None
+
+
+def _words(body: Any) -> str:
+    """The words of an error body, whatever its shape."""
+    if isinstance(body, list):
+        return "; ".join(map(_words, body))
+    if not isinstance(body, dict):
+        return str(body)
+    for name in ("error", "message", "msg", "detail", "errors", "error_msg"):
+        if body.get(name):
+            place = ".".join(map(str, body["loc"])) + ": " if isinstance(body.get("loc"), list) else ""
+            return place + _words(body[name])
+    return json.dumps(body, ensure_ascii=False)
+
+
+def _clean(value: Any) -> Any:
+    """`value` with every text in it made safe to send."""
+    if isinstance(value, str):
+        return sendable(value)
+    if isinstance(value, dict):
+        return {key: _clean(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_clean(item) for item in value]
+    return value
