@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import math
+import queue
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -25,27 +27,27 @@ def run_in_thread(run: Callable[[], Any], timeout: float | None, name: str) -> A
     Raises:
         TimeoutError: it took longer than `timeout` seconds; the thread is left to itself.
     """
-    outcome: list[Any] = []
-    failure: list[BaseException] = []
-    done = threading.Event()
+    outcome: queue.SimpleQueue[tuple[Any, BaseException | None]] = queue.SimpleQueue()
 
     def work() -> None:
         try:
-            outcome.append(run())
+            outcome.put((run(), None))
         except BaseException as error:  # noqa: BLE001  handed to the waiting thread, which raises it
-            failure.append(error)
-        done.set()
+            outcome.put((None, error))
 
     context = contextvars.copy_context()
     threading.Thread(target=context.run, args=(work,), name=name, daemon=True).start()
-    deadline = None if timeout is None else time.monotonic() + timeout
-    # Waits in short pieces: on Windows a long wait can't be interrupted by Ctrl-C.
-    while not done.wait(0.5 if deadline is None else min(0.5, max(0.0, deadline - time.monotonic()))):
-        if deadline is not None and time.monotonic() >= deadline:
-            raise TimeoutError(f"no result within {timeout:g} seconds")
-    if failure:
-        raise failure[0]
-    return outcome[0]
+    deadline = math.inf if timeout is None else time.monotonic() + timeout
+    while True:
+        try:  # in short pieces: on Windows a long wait can't be interrupted by Ctrl-C
+            value, failure = outcome.get(timeout=min(0.5, max(0.0, deadline - time.monotonic())))
+        except queue.Empty:
+            if time.monotonic() >= deadline:
+                raise TimeoutError(f"no result within {timeout:g} seconds") from None
+            continue
+        if failure is not None:
+            raise failure
+        return value
 
 
 async def iterate_in_thread(items: Iterator[Item]) -> AsyncIterator[Item]:
