@@ -21,6 +21,7 @@ _MODULE_OF = {
     "Action": "parser", "Finish": "parser", "Malformed": "parser", "Turn": "parser", "parse": "parser",
     "Tool": "tools", "ToolExecutor": "tools",
     "ReActAgent": "agent", "ToolCallingAgent": "tool_calling",
+    "ReActWorkflow": "react_workflow",
     "Prompt": "prompt",
     "Conversation": "memory",
     "HelloAgentsLLM": "llm", "ScriptedLLM": "llm", "FunctionLLM": "llm", "default_llm": "llm",
@@ -66,6 +67,7 @@ if TYPE_CHECKING:
     from .parser import Turn as Turn
     from .parser import parse as parse
     from .prompt import Prompt as Prompt
+    from .react_workflow import ReActWorkflow as ReActWorkflow
     from .settings import Settings as Settings
     from .tool_calling import ToolCallingAgent as ToolCallingAgent
     from .toolbox.calculator import calculate as calculate

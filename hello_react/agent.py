@@ -64,6 +64,10 @@ class Run:
     malformed: int = 0
     most_repeats: int = 0
     last_text: str = ""
+    approve: Approve | None = None
+    status: Status | None = None
+    answer: str | None = None
+    step_began: float = 0.0
 
 
 class ReActAgent:
@@ -118,9 +122,8 @@ class ReActAgent:
             on_event: called with each event, in place of the printer.
 
         Raises:
-            ValueError: the question is empty. ModelError: the model's service failed; `error.result` holds
-                what was
-            done until then.
+            ValueError: the question is empty.
+            ModelError: the model's service failed; `error.result` holds what was done until then.
         """
         if on_event is None and verbose:
             from .console import Printer
@@ -130,17 +133,11 @@ class ReActAgent:
 
     def stream(self, question: str, *, conversation: Any = None) -> Generator[Event, None, None]:
         """The run as a generator of events; the last one is always `RunEnded`."""
-        if not isinstance(question, str) or not question.strip():
-            raise ValueError("The question is empty.")
-        history = History[Any](self.history_budget, self.entry_text, self.cut_entry)
-        earlier = self.earlier(conversation) if conversation is not None else ()
-        run = Run(question, self.tools.for_run(), history, Deadline(self.time_limit), conversation, earlier)
-        return self._run(run)
+        return self._run(self.begin(question, conversation))
 
     async def arun(self, question: str, *, conversation: Any = None,
                    on_event: Callable[[Event], None] | None = None) -> Result:
-        """`run` for asynchronous code: the same loop in a worker thread. Silent unless `on_event` is given.
-        """
+        """`run` for asynchronous code: the same loop in a worker thread; silent without `on_event`."""
         result: Result | None = None
         async for event in self.astream(question, conversation=conversation):
             if on_event:
@@ -154,81 +151,69 @@ class ReActAgent:
         """`stream` for asynchronous code."""
         return iterate_in_thread(self.stream(question, conversation=conversation))
 
-    # --- the loop
+    # --- the loop, and its pieces: `ReActWorkflow` has them as steps
 
     def _run(self, run: Run) -> Generator[Event, None, None]:
-        status: Status = "max_steps"
-        answer: str | None = None
         failure: BaseException | None = None
         try:
             yield RunStarted(run.question, run.tools.names, self.max_steps)
-            while len(run.steps) < self.max_steps and status == "max_steps":
-                if run.deadline.passed:
-                    status = "timed_out"
-                    break
-                began = time.perf_counter()
-                reply = yield from self._ask(run)
-                turn = self.read(reply, run)
-                if turn.thought:
-                    yield Thought(turn.thought)
-                calls: tuple[Action, ...] = ()
-                if isinstance(turn.move, Finish):
-                    yield turn.move
-                    observations = self._objections(turn.move.answer)
-                    if not observations:
-                        status, answer = "finished", turn.move.answer
-                elif isinstance(turn.move, Malformed):
-                    yield turn.move
-                    observations = (Observation(turn.move.note, ok=False, error="malformed"),)
-                else:
-                    calls = self.pick(turn)
-                    yield from calls
-                    observations = self._act(run, calls, turn)
-                yield from observations
-                run.malformed = run.malformed + 1 if isinstance(turn.move, Malformed) else 0
-                step = Step(len(run.steps) + 1, turn.thought, calls, observations, reply,
-                            time.perf_counter() - began)
-                run.steps.append(step)
-                if run.malformed == self.max_malformed:
-                    status = "malformed"
-                elif run.most_repeats >= 3:
-                    status = "repeating"
-                elif status == "max_steps" and run.history.add(self.render(step)):
-                    yield Notice("The history grew past its budget: the oldest steps are no longer sent.")
-            if status == "max_steps" and self.best_effort and not run.deadline.passed:
-                answer = yield from self._last_call(run)
-                status = "best_effort" if answer else status
+            while self.goes_on(run):
+                reply = yield from self.ask(run, self.prepare(run))
+                turn = yield from self.decide(run, reply)
+                yield from self.observe(run, reply, turn)
         except GeneratorExit:
             raise
         except BaseException as error:  # noqa: BLE001  whatever ends a run, its last event tells of it first
-            timed_out = isinstance(error, ModelTimeoutError) and run.deadline.passed
-            stopped = isinstance(error, KeyboardInterrupt)
-            status = "timed_out" if timed_out else "interrupted" if stopped else "failed"
-            failure = None if timed_out else error
-        result = self._result(run, status, answer, failure)
-        if run.conversation is not None and answer is not None:
-            self.remember(run, answer)
+            failure = self.fail(run, error)
+        result = self.end(run, failure)
         yield RunEnded(result)
         if failure is not None:
-            failure.result = result  # type: ignore[attr-defined]
             raise failure
 
-    def _ask(self, run: Run, last_call: bool = False) -> Generator[Event, None, Reply]:
+    def begin(self, question: str, conversation: Any = None) -> Run:
+        """A run that has done nothing yet.
+
+        Raises:
+            ValueError: the question is empty.
+        """
+        if not isinstance(question, str) or not question.strip():
+            raise ValueError("The question is empty.")
+        history = History[Any](self.history_budget, self.entry_text, self.cut_entry)
+        earlier = self.earlier(conversation) if conversation is not None else ()
+        return Run(question, self.tools.for_run(), history, Deadline(self.time_limit), conversation, earlier,
+                   approve=self.approve)
+
+    def goes_on(self, run: Run) -> bool:
+        """Whether another step is due. At the step limit that may be the last call, for the best answer."""
+        run.step_began = time.perf_counter()
+        if run.status is None and self.is_last(run) and (run.deadline.passed or not self.best_effort):
+            run.status = "max_steps"
+        elif run.status is None and run.deadline.passed:
+            run.status = "timed_out"
+        return run.status is None
+
+    def is_last(self, run: Run) -> bool:
+        """Whether all steps are used up, so that the model is only asked for its best answer."""
+        return len(run.steps) >= self.max_steps
+
+    def prepare(self, run: Run) -> list[Message]:
+        """The model's input for the next step."""
+        messages = self.messages(run)
+        return self.with_last_call(messages, run) if self.is_last(run) else messages
+
+    def ask(self, run: Run, messages: list[Message]) -> Generator[Event, None, Reply]:
         """One model call; a prompt that is too long for the model is shortened and sent once more."""
         try:
-            return (yield from self._send(run, last_call))
+            return (yield from self._send(run, messages))
         except ContextLengthError:
             if not run.history.shrink():
                 if not run.earlier:
                     raise
                 run.earlier = run.earlier[len(run.earlier) // 2 + 1:]
         yield Notice("The prompt was too long for the model: the oldest part is left out.", restart=True)
-        return (yield from self._send(run, last_call))
+        return (yield from self._send(run, self.prepare(run)))
 
-    def _send(self, run: Run, last_call: bool) -> Generator[Event, None, Reply]:
-        messages = self.messages(run)
-        if last_call:
-            messages = self.with_last_call(messages, run)
+    def _send(self, run: Run, messages: list[Message]) -> Generator[Event, None, Reply]:
         yield StepStarted(len(run.steps) + 1, tuple(messages))
         reply: Reply | None = None
         for part in llm.ask(self.llm, messages, timeout=run.deadline.left, **self.options(run)):
@@ -244,6 +229,76 @@ class ReActAgent:
         if warning:
             yield Notice(warning)
         return reply
+
+    def decide(self, run: Run, reply: Reply) -> Generator[Event, None, Turn]:
+        """What the reply says: a thought, and then calls, an ending or what was wrong with it."""
+        turn = self.read(reply, run)
+        if turn.thought:
+            yield Thought(turn.thought)
+        wants_tools = isinstance(turn.move, Action) and not self.is_last(run)
+        yield from self.pick(turn) if wants_tools else (turn.move,)
+        return turn
+
+    def observe(self, run: Run, reply: Reply, turn: Turn) -> Generator[Event, None, None]:
+        """Run the calls, or take the ending, or say what was malformed; then the step is done."""
+        calls: tuple[Action, ...] = ()
+        observations: tuple[Observation, ...] = ()
+        if self.is_last(run):
+            self._take_last(run, reply, turn)
+        elif isinstance(turn.move, Finish):
+            observations = self._objections(turn.move.answer)
+            if not observations:
+                run.status, run.answer = "finished", turn.move.answer
+        elif isinstance(turn.move, Malformed):
+            observations = (Observation(turn.move.note, ok=False, error="malformed"),)
+        else:
+            calls = self.pick(turn)
+            observations = self._act(run, calls, turn)
+        yield from observations
+        seconds = time.perf_counter() - run.step_began
+        if self.record(run, Step(len(run.steps) + 1, turn.thought, calls, observations, reply, seconds)):
+            yield Notice("The history grew past its budget: the oldest steps are no longer sent.")
+
+    def record(self, run: Run, step: Step) -> int:
+        """Add a finished step to the run.
+
+        Returns:
+            How many old steps the next prompt leaves out to make room for it.
+        """
+        malformed = any(seen.error == "malformed" for seen in step.observations)
+        run.malformed = run.malformed + 1 if malformed else 0
+        run.steps.append(step)
+        if run.malformed == self.max_malformed:
+            run.status = "malformed"
+        elif run.most_repeats >= 3:
+            run.status = "repeating"
+        return run.history.add(self.render(step)) if run.status is None else 0
+
+    def fail(self, run: Run, error: BaseException) -> BaseException | None:
+        """Note that `error` ended the run.
+
+        Returns:
+            The error itself, or None if the run's own time limit was behind it.
+        """
+        timed_out = isinstance(error, ModelTimeoutError) and run.deadline.passed
+        stopped = isinstance(error, KeyboardInterrupt)
+        run.status = "timed_out" if timed_out else "interrupted" if stopped else "failed"
+        return None if timed_out else error
+
+    def end(self, run: Run, failure: BaseException | None = None) -> Result:
+        """The result of a run that does not go on; an answer joins the conversation, `failure` carries it."""
+        assert run.status is not None
+        name = "" if isinstance(failure, HelloReactError) else f"{type(failure).__name__}: "
+        reason = REASONS[run.status].format(max_steps=self.max_steps, max_malformed=self.max_malformed,
+                                            time_limit=self.time_limit, error=f"{name}{failure}")
+        seconds, usage = time.perf_counter() - run.began, Usage.total(step.usage for step in run.steps)
+        result = Result(run.question, run.answer, run.status, reason, tuple(run.steps), seconds, usage,
+                        run.last_text)
+        if failure is not None:
+            failure.result = result  # type: ignore[attr-defined]
+        elif run.conversation is not None and run.answer is not None:
+            self.remember(run, run.answer)
+        return result
 
     def _act(self, run: Run, calls: Sequence[Action], turn: Turn) -> tuple[Observation, ...]:
         """Run the calls and return one observation for each."""
@@ -263,7 +318,7 @@ class ReActAgent:
         return tuple(observations)
 
     def _call_tool(self, run: Run, call: Action) -> Observation:
-        verdict = self.approve(call) if self.approve else True
+        verdict = run.approve(call) if run.approve else True
         if verdict is not True:
             words = f": {verdict}" if isinstance(verdict, str) and verdict.strip() else "."
             text = f"{call.tool} was not run: the user refused it{words}"
@@ -278,25 +333,14 @@ class ReActAgent:
         words = verdict if isinstance(verdict, str) else "it does not pass the check"
         return (Observation(f"This answer was not accepted: {words}", ok=False, error="refused"),)
 
-    def _last_call(self, run: Run) -> Generator[Event, None, str | None]:
-        began = time.perf_counter()
-        reply = yield from self._ask(run, last_call=True)
-        turn = self.read(reply, run)
-        if turn.thought:
-            yield Thought(turn.thought)
-        yield turn.move
-        run.steps.append(Step(len(run.steps) + 1, turn.thought, (), (), reply, time.perf_counter() - began))
-        if isinstance(turn.move, Finish):
-            return turn.move.answer
+    def _take_last(self, run: Run, reply: Reply, turn: Turn) -> None:
+        """The best answer, given when all steps were used up."""
         plain_words = isinstance(turn.move, Malformed) and turn.move.reason == "no_action"
-        return reply.text.strip() if plain_words and not turn.thought and not reply.cut else None
-
-    def _result(self, run: Run, status: Status, answer: str | None, failure: BaseException | None) -> Result:
-        name = "" if isinstance(failure, HelloReactError) else f"{type(failure).__name__}: "
-        reason = REASONS[status].format(max_steps=self.max_steps, max_malformed=self.max_malformed,
-                                        time_limit=self.time_limit, error=f"{name}{failure}")
-        seconds, usage = time.perf_counter() - run.began, Usage.total(step.usage for step in run.steps)
-        return Result(run.question, answer, status, reason, tuple(run.steps), seconds, usage, run.last_text)
+        if isinstance(turn.move, Finish):
+            run.answer = turn.move.answer
+        elif plain_words and not turn.thought and not reply.cut:
+            run.answer = reply.text.strip()
+        run.status = "best_effort" if run.answer else "max_steps"
 
     # --- what ToolCallingAgent does differently
 

@@ -79,7 +79,8 @@ async def iterate_in_thread(items: Iterator[Item]) -> AsyncIterator[Item]:
             error = raised
         put([], error)
 
-    threading.Thread(target=work, name="hello_react run", daemon=True).start()
+    context = contextvars.copy_context()
+    threading.Thread(target=context.run, args=(work,), name="hello_react run", daemon=True).start()
     try:
         while True:
             item, error = await queue.get()

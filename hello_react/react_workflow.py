@@ -1,8 +1,8 @@
 """ReActWorkflow: the agent as steps on the engine of `workflow.py` (the workflow chapter).
 
-Four steps: one takes the question, one sees whether another step is due, one asks the model and shows its
-text as it comes, one runs the tools. All that they do is the agent's: prompt, parser, tools, limits and
-`Result` are those of `ReActAgent` (or of `ToolCallingAgent`), and so are the steps and the answer.
+Four steps: one takes the question, one prepares the model's input, one asks the model and shows its text as
+it comes, one runs the tools. What they do are the pieces of the agent's own loop, of `ReActAgent` or of
+`ToolCallingAgent`: so the prompt, the limits, the steps and the answer are the same.
 
     >>> from hello_react import ScriptedLLM, ToolExecutor
     >>> model = ScriptedLLM(["Thought: A greeting needs no tool.\\nAction: Finish[Hello! What can I do?]"])
@@ -13,21 +13,17 @@ text as it comes, one runs the tools. All that they do is the agent's: prompt, p
 
 from __future__ import annotations
 
-import copy
-import time
 from collections.abc import Callable, Generator
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 from . import events
 from .agent import ReActAgent, Run
 from .background import iterate_in_thread
-from .errors import ModelTimeoutError
-from .events import Notice, Observation, Reply, Result, RunEnded, RunStarted, Status, Step, Thought, Token
-from .guards import Deadline, History
+from .events import Message, Observation, Reply, RunEnded, RunStarted, Step, Token
 from .memory import Conversation
-from .parser import Action, Finish, Malformed, Turn
+from .parser import Action, Turn
 from .tools import ToolExecutor
 from .workflow import (
     Context,
@@ -54,10 +50,9 @@ class PrepareEvent(Event):
 
 
 class ModelInputEvent(Event):
-    """The model is to be asked for step `number`; at the step limit once more, for its best answer."""
+    """What the model is to be asked next."""
 
-    number: int
-    last_call: bool = False
+    messages: list[Message]
 
 
 class ToolCallEvent(Event):
@@ -107,16 +102,6 @@ class AnswerEvent(StopEvent):
     reasoning: list[Step]
 
 
-@dataclass
-class _Run(Run):
-    """A run between two steps of the workflow."""
-
-    status: Status | None = None
-    answer: str | None = None
-    step_began: float = 0.0
-    verdicts: dict[Action, bool | str] = field(default_factory=dict)
-
-
 class ReActWorkflow(Workflow):
     """Runs an agent: `answer = await workflow.run(input="...")`.
 
@@ -149,15 +134,13 @@ class ReActWorkflow(Workflow):
             raise ValueError("approve and ask_person both decide on a call: give one of them")
         self.agent = agent_class(llm_client, tool_executor, max_steps, **options)
         self.memory, self.ask_person = memory, ask_person
-        self._runs: WeakKeyDictionary[Context[Any], _Run] = WeakKeyDictionary()
+        self._runs: WeakKeyDictionary[Context[Any], Run] = WeakKeyDictionary()
 
     # --- the steps
 
     @step
     async def new_user_msg(self, ctx: Context[Any], ev: QuestionEvent) -> PrepareEvent:
         """Takes the question: what was said before is remembered, the reasoning begins afresh."""
-        if not isinstance(ev.input, str) or not ev.input.strip():
-            raise ValueError("The question is empty.")
         await ctx.set("question", ev.input)
         await ctx.set("steps", [])
         self._runs.pop(ctx, None)
@@ -167,65 +150,65 @@ class ReActWorkflow(Workflow):
 
     @step
     async def prepare(self, ctx: Context[Any], ev: PrepareEvent) -> ModelInputEvent | AnswerEvent:
-        """Sees whether the run goes on, and with which step."""
+        """Prepares the model's input, unless the run is at its end."""
         run = await self._run_of(ctx)
-        if run.status is None and len(run.steps) >= self.agent.max_steps:
-            run.status = "max_steps"
-        elif run.status is None and run.deadline.passed:
-            run.status = "timed_out"
-        last_call = run.status == "max_steps" and self.agent.best_effort and not run.deadline.passed
-        if run.status is None or last_call:
-            return ModelInputEvent(number=len(run.steps) + 1, last_call=last_call)
-        return await self._end(ctx, run)
+        if self.agent.goes_on(run):
+            return ModelInputEvent(messages=self.agent.prepare(run))
+        result = self.agent.end(run)
+        await ctx.set("memory", [*run.conversation])
+        del self._runs[ctx]
+        _show(ctx, RunEnded(result))
+        return AnswerEvent(response=result.answer, sources=[*result.sources], reasoning=[*result.steps],
+                           result=result)
 
     @step
-    async def ask_model(self, ctx: Context[Any],
-                        ev: ModelInputEvent) -> ToolCallEvent | PrepareEvent | AnswerEvent:
+    async def ask_model(self, ctx: Context[Any], ev: ModelInputEvent) -> ToolCallEvent | PrepareEvent:
         """Asks the model; an ending or an unreadable reply is dealt with here."""
         run = await self._run_of(ctx)
-        if ev.last_call:
-            run.answer = await self._tell(ctx, run, self.agent._last_call(run))
-            run.status = "best_effort" if run.answer else run.status or "max_steps"
-            return await self._end(ctx, run)
-        run.step_began = time.perf_counter()
-        said = await self._tell(ctx, run, self._think(run))
-        if said is not None:
-            reply, turn = said
-            if isinstance(turn.move, Action):
-                return ToolCallEvent(reply=reply, turn=turn)
-            await self._observe(ctx, run, reply, turn)
-        return PrepareEvent()
+        reply = await self._tell(ctx, run, self.agent.ask(run, ev.messages))
+        if reply is None:
+            return PrepareEvent()  # out of time
+        turn = await self._tell(ctx, run, self.agent.decide(run, reply))
+        assert turn is not None
+        if isinstance(turn.move, Action) and not self.agent.is_last(run):
+            return ToolCallEvent(reply=reply, turn=turn)
+        return await self._observe(ctx, run, reply, turn)
 
     @step
     async def run_tools(self, ctx: Context[Any], ev: ToolCallEvent) -> PrepareEvent:
         """Runs the tools; whatever goes wrong in one is an observation."""
         run = await self._run_of(ctx)
         if self.ask_person:
+            verdicts: dict[Action, bool | str] = {}
             for call in self.agent.pick(ev.turn):
                 word = await ctx.wait_for_event(ApprovalEvent, ApprovalRequiredEvent(call=call),
                                                 requirements={"call": call})
-                run.verdicts[call] = word.verdict
-        await self._observe(ctx, run, ev.reply, ev.turn)
-        return PrepareEvent()
+                verdicts[call] = word.verdict
+            run.approve = verdicts.__getitem__
+        return await self._observe(ctx, run, ev.reply, ev.turn)
 
     # --- what they share
 
-    async def _run_of(self, ctx: Context[Any]) -> _Run:
+    async def _run_of(self, ctx: Context[Any]) -> Run:
         """The run of this context; that of a loaded context is made of its saved steps."""
         if ctx not in self._runs:
             conversation = self.memory()
             for turn in await ctx.get("memory", []):
                 conversation.add(turn.question, turn.answer, turn.messages)
-            agent = self.agent
-            history = History[Any](agent.history_budget, agent.entry_text, agent.cut_entry)
-            run = _Run(await ctx.get("question"), agent.tools.for_run(), history,
-                       Deadline(agent.time_limit), conversation, agent.earlier(conversation))
+            run = self.agent.begin(await ctx.get("question"), conversation)
             for done in await ctx.get("steps"):
-                self._record(run, done)
+                self.agent.record(run, done)
             self._runs[ctx] = run
         return self._runs[ctx]
 
-    async def _tell(self, ctx: Context[Any], run: _Run, piece: Generator[events.Event, None, T]) -> T | None:
+    async def _observe(self, ctx: Context[Any], run: Run, reply: Reply, turn: Turn) -> PrepareEvent:
+        await self._tell(ctx, run, self.agent.observe(run, reply, turn))
+        saved = [replace(done, observations=tuple(replace(seen, value=None) for seen in done.observations))
+                 for done in run.steps]
+        await ctx.set("steps", saved)  # values of tools may be anything, also what can't be saved
+        return PrepareEvent()
+
+    async def _tell(self, ctx: Context[Any], run: Run, piece: Generator[events.Event, None, T]) -> T | None:
         """Does a piece of the agent's work in a thread, and shows its events as they come.
 
         Returns:
@@ -240,67 +223,11 @@ class ReActWorkflow(Workflow):
             async for event in iterate_in_thread(work()):
                 _show(ctx, event)
         except Exception as error:
-            if not isinstance(error, ModelTimeoutError) or not run.deadline.passed:
-                result = self.agent._result(run, "failed", None, error)
-                _show(ctx, RunEnded(result))
-                error.result = result  # type: ignore[attr-defined]
-                raise
-            run.status = "timed_out"
-        return returned[0] if returned else None
-
-    def _think(self, run: _Run) -> Generator[events.Event, None, tuple[Reply, Turn]]:
-        reply = yield from self.agent._ask(run)
-        turn = self.agent.read(reply, run)
-        if turn.thought:
-            yield Thought(turn.thought)
-        yield from self.agent.pick(turn) if isinstance(turn.move, Action) else (turn.move,)
-        return reply, turn
-
-    async def _observe(self, ctx: Context[Any], run: _Run, reply: Reply, turn: Turn) -> None:
-        await self._tell(ctx, run, self._act(run, reply, turn))
-        saved = [replace(done, observations=tuple(replace(seen, value=None) for seen in done.observations))
-                 for done in run.steps]
-        await ctx.set("steps", saved)  # values of tools may be anything, also what can't be saved
-
-    def _act(self, run: _Run, reply: Reply, turn: Turn) -> Generator[events.Event, None, None]:
-        calls: tuple[Action, ...] = ()
-        if isinstance(turn.move, Finish):
-            observations = self.agent._objections(turn.move.answer)
-            if not observations:
-                run.status, run.answer = "finished", turn.move.answer
-        elif isinstance(turn.move, Malformed):
-            observations = (Observation(turn.move.note, ok=False, error="malformed"),)
-        else:
-            calls, agent = self.agent.pick(turn), copy.copy(self.agent)
-            if self.ask_person:
-                agent.approve = lambda call: run.verdicts.get(call, False)
-            observations = agent._act(run, calls, turn)
-        yield from observations
-        seconds = time.perf_counter() - run.step_began
-        done = Step(len(run.steps) + 1, turn.thought, calls, observations, reply, seconds)
-        if self._record(run, done):
-            yield Notice("The history grew past its budget: the oldest steps are no longer sent.")
-
-    def _record(self, run: _Run, done: Step) -> int:
-        malformed = any(seen.error == "malformed" for seen in done.observations)
-        run.malformed = run.malformed + 1 if malformed else 0
-        run.steps.append(done)
-        if run.malformed == self.agent.max_malformed:
-            run.status = "malformed"
-        elif run.most_repeats >= 3:
-            run.status = "repeating"
-        return run.history.add(self.agent.render(done)) if run.status is None else 0
-
-    async def _end(self, ctx: Context[Any], run: _Run) -> AnswerEvent:
-        assert run.status is not None
-        result: Result = self.agent._result(run, run.status, run.answer, None)
-        if run.answer is not None:
-            self.agent.remember(run, run.answer)
-            await ctx.set("memory", [*run.conversation])
-        _show(ctx, RunEnded(result))
-        del self._runs[ctx]
-        return AnswerEvent(response=result.answer, sources=[*result.sources], reasoning=[*result.steps],
-                           result=result)
+            if self.agent.fail(run, error) is None:
+                return None
+            _show(ctx, RunEnded(self.agent.end(run, error)))
+            raise
+        return returned[0]
 
 
 def _show(ctx: Context[Any], event: events.Event) -> None:

@@ -98,7 +98,7 @@ class ToolCallingAgent(ReActAgent):
         given = {"temperature": temperature, "max_tokens": max_tokens}
         self._given = {name: value for name, value in given.items() if value is not None}
         self._setups: WeakKeyDictionary[ToolExecutor, _Setup] = WeakKeyDictionary()
-        # Which assistant messages carry `reasoning_content`: servers differ, see `_ask`.
+        # Which assistant messages carry `reasoning_content`: servers differ, see `ask`.
         self._reasoning: Literal["if any", "always", "never"] = "if any"
 
     def _setup(self, run: Run) -> _Setup:
@@ -150,11 +150,7 @@ class ToolCallingAgent(ReActAgent):
         schemas = self._setup(run).schemas
         if not schemas:
             return self._given
-        return {**self._given, "tools": schemas, "tool_choice": "none" if self._is_last(run) else "auto"}
-
-    def _is_last(self, run: Run) -> bool:
-        """Whether all steps are used up, so that the model is asked for its best answer."""
-        return len(run.steps) >= self.max_steps
+        return {**self._given, "tools": schemas, "tool_choice": "none" if self.is_last(run) else "auto"}
 
     def render(self, step: Step) -> list[Message]:
         if step.calls:
@@ -189,10 +185,10 @@ class ToolCallingAgent(ReActAgent):
         return [{**message, "content": clip(message["content"], max(1, int(len(message["content"]) * share)))}
                 for message in entry]
 
-    def _ask(self, run: Run, last_call: bool = False) -> Generator[Event, None, Reply]:
+    def ask(self, run: Run, messages: list[Message]) -> Generator[Event, None, Reply]:
         """As the base, but learns from a refusal whether this server wants thinking back, or refuses it."""
         try:
-            return (yield from super()._ask(run, last_call))
+            return (yield from super().ask(run, messages))
         except ModelStatusError as error:
             said = str(error)
             if "reasoning_content" not in said or self._reasoning != "if any":
@@ -202,7 +198,7 @@ class ToolCallingAgent(ReActAgent):
         run.history.entries[:] = [list(map(self._with_reasoning, entry)) for entry in run.history.entries]
         does = "wants thinking sent back with every call" if wanted else "takes no thinking back"
         yield Notice(f"The server {does}: asked again that way.", restart=True)
-        return (yield from super()._ask(run, last_call))
+        return (yield from super().ask(run, self.prepare(run)))
 
     # --- what a reply says
 
@@ -218,7 +214,7 @@ class ToolCallingAgent(ReActAgent):
                 return turn
             calls = tuple(ToolCall("", call.tool, call.input) for call in (turn.move, *turn.rest))
             thought = turn.thought or thinking
-        if self._is_last(run):
+        if self.is_last(run):
             return Turn(thought, Malformed("conflict", "No step is left for a tool call. Answer in text."))
         actions = self._actions(calls, reply.cut, run)
         return Turn(thought, actions[0], tuple(actions[1:]))
@@ -279,7 +275,7 @@ class ToolCallingAgent(ReActAgent):
             values = arguments.from_json(call.tool, tool.parameters, call.input)
         except BadInput as error:
             return Observation(str(error), False, call.tool, "bad_input")
-        verdict = self.approve(call) if self.approve else True
+        verdict = run.approve(call) if run.approve else True
         if verdict is not True:
             words = f": {verdict}" if isinstance(verdict, str) and verdict.strip() else "."
             text = f"{call.tool} was not run: the user refused it{words}"

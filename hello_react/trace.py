@@ -430,7 +430,10 @@ class _Replaying(ReActAgent):
         usage = Usage.total(step.usage for step in steps)
         yield RunEnded(Result(question, None, "interrupted", reason, steps, 0.0, usage, run.last_text))
 
-    def _ask(self, run: Run, last_call: bool = False) -> Generator[Event, None, Reply]:
+    def prepare(self, run: Run) -> list[Message]:
+        return []  # what was sent is in the recording
+
+    def ask(self, run: Run, messages: list[Message]) -> Generator[Event, None, Reply]:
         while isinstance(event := self.ahead(), (StepStarted, Token, Notice)):
             yield event  # the replay moves on, and `ahead` with it
         if not isinstance(event, Reply):
