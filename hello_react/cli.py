@@ -117,6 +117,9 @@ def build_parser() -> argparse.ArgumentParser:
     add("--replay", metavar="FILE", help="show a recorded run again, without model and tools")
     add("--log-level", choices=("debug", "info", "warning", "error"),
         help="write log records to standard error")
+    add("--log-json", action="store_true", help="log records as JSON lines")
+    add("--otel", metavar="URL",
+        help="send OpenTelemetry spans there, such as http://127.0.0.1:6006 (Phoenix)")
     return parser
 
 
@@ -176,11 +179,10 @@ def _run(options: argparse.Namespace) -> int:
 
         _out(f"hello-react {__version__}")
         return OK
-    if options.log_level:
-        import logging
+    if options.log_level or options.log_json:
+        from .logs import configure
 
-        logging.basicConfig(level=options.log_level.upper(), stream=sys.stderr,
-                            format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+        configure(options.log_level or "info", json=options.log_json)
     if options.replay:
         return _replay(options)
     from .settings import Settings
@@ -193,12 +195,19 @@ def _run(options: argparse.Namespace) -> int:
         return _try_tool(options, settings)
     question = _question(options)
     agent = _agent(options, settings, said=not options.quiet)
-    if question is None:
-        from .chat import chat
+    with contextlib.ExitStack() as stack:
+        if question is None:
+            from .chat import chat
 
-        return chat(agent, printer=_printer(options), out=sys.stdout, err=sys.stderr,
-                    secrets=settings.secrets, trace=options.trace)
-    return _answer(agent, question, options, settings)
+            listeners = _listeners(options, settings, agent, stack)
+
+            def tell_all(event: Event) -> None:
+                for listener in listeners:
+                    listener(event)
+
+            return chat(agent, printer=tell_all, out=sys.stdout, err=sys.stderr,
+                        secrets=settings.secrets, trace=options.trace)
+        return _answer(agent, question, options, settings, stack)
 
 
 def _question(options: argparse.Namespace) -> str | None:
@@ -421,26 +430,44 @@ def _printer(options: argparse.Namespace) -> Callable[[Event], None]:
                    show_raw=options.show_raw, reasons=sys.stderr)
 
 
-def _answer(agent: ReActAgent, question: str, options: argparse.Namespace, settings: Settings) -> int:
+def _listeners(options: argparse.Namespace, settings: Settings, agent: ReActAgent,
+               stack: contextlib.ExitStack) -> list[Callable[[Event], None]]:
+    """Who listens to the events: the terminal, the log, OpenTelemetry."""
+    listeners: list[Callable[[Event], None]] = []
+    if options.log_level or options.log_json:
+        from .logs import LogListener
+
+        listeners.append(LogListener(secrets=settings.secrets))
+    if options.otel:
+        from .tracing import OtelListener, otlp_provider
+
+        provider = otlp_provider(options.otel)
+        stack.callback(provider.shutdown)
+        listeners.append(OtelListener(provider, llm=agent.llm, secrets=settings.secrets))
+    if not (options.quiet or options.json):
+        listeners.append(_printer(options))
+    return listeners
+
+
+def _answer(agent: ReActAgent, question: str, options: argparse.Namespace, settings: Settings,
+            stack: contextlib.ExitStack) -> int:
     from .errors import ModelError
     from .events import drain
 
     silent = options.quiet or options.json
-    listeners: list[Callable[[Event], None]] = [] if silent else [_printer(options)]
-    with contextlib.ExitStack() as stack:
-        if options.trace:
-            from .trace import TraceWriter
+    listeners = _listeners(options, settings, agent, stack)
+    if options.trace:
+        from .trace import TraceWriter
 
-            listeners.insert(0, stack.enter_context(TraceWriter(options.trace, secrets=settings.secrets)))
-        if silent:
-            stack.enter_context(_tools_print_to_stderr())
-        try:
+        listeners.insert(0, stack.enter_context(TraceWriter(options.trace, secrets=settings.secrets)))
+    try:
+        with _tools_print_to_stderr() if silent else contextlib.nullcontext():
             result = drain(agent.stream(question), *listeners)
-        except (ModelError, KeyboardInterrupt) as error:
-            failed = getattr(error, "result", None)
-            if not options.json or failed is None:
-                raise
-            result = failed
+    except (ModelError, KeyboardInterrupt) as error:
+        failed = getattr(error, "result", None)
+        if not options.json or failed is None:
+            raise
+        result = failed
     if options.json:
         import json
 

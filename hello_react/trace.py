@@ -85,7 +85,7 @@ class TraceWriter:
     """
 
     def __init__(self, path: str | Path = ".", *, secrets: Sequence[str] | None = None) -> None:
-        self._secrets = tuple(sorted(_known_secrets() if secrets is None else secrets, key=len, reverse=True))
+        self._secrets = tuple(sorted(known_secrets() if secrets is None else secrets, key=len, reverse=True))
         self.error: TraceError | None = None
         self._step: dict[str, int] = {}
         self._prompt: list[Message] = []
@@ -140,7 +140,7 @@ class TraceWriter:
 
     def _line(self, event: Event, clean: Callable[[str], str]) -> dict[str, Any]:
         time = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
-        return {"event": type(event).__name__, **self._step, "time": time, **_plain(event, clean)}
+        return {"event": type(event).__name__, **self._step, "time": time, **plain(event, clean)}
 
     def _write(self, line: dict[str, Any]) -> None:
         self._file.write(_encoded(line))
@@ -182,7 +182,7 @@ def _joined(held: list[dict[str, Any]]) -> str:
     return "".join(line["text"] for line in held)
 
 
-def _known_secrets() -> Sequence[str]:
+def known_secrets() -> Sequence[str]:
     from .settings import NAMES, Settings
 
     try:
@@ -226,18 +226,18 @@ def _encoded(line: dict[str, Any]) -> bytes:
     return json.dumps(line, ensure_ascii=False).encode() + b"\n"
 
 
-def _plain(value: Any, clean: Callable[[str], str]) -> Any:
+def plain(value: Any, clean: Callable[[str], str]) -> Any:
     """`value` as JSON has it, each text made clean; of a dataclass all fields but defaults.
 
     `Observation.value`, which may be anything, is left out: it takes no part in comparisons.
     """
     if is_dataclass(value):
         told = {field: getattr(value, field.name) for field in fields(value) if field.compare}
-        return {field.name: _plain(item, clean) for field, item in told.items() if item != field.default}
+        return {field.name: plain(item, clean) for field, item in told.items() if item != field.default}
     if isinstance(value, dict):
-        return {clean(str(name)): _plain(item, clean) for name, item in value.items()}
+        return {clean(str(name)): plain(item, clean) for name, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_plain(item, clean) for item in value]
+        return [plain(item, clean) for item in value]
     return value if value is None or isinstance(value, (bool, int, float)) else clean(str(value))
 
 

@@ -373,3 +373,22 @@ def test_a_terminal_without_a_question_opens_a_chat(model):
     assert run.returncode == 0, err
     assert out.decode().count("Answer: ") == 2
     assert "Question: What is it?\nAnswer: 1386528\n" in server.bodies[-1]["messages"][0]["content"]
+
+
+def test_log_records_go_to_standard_error_as_json_lines(model):
+    model(SEARCH, DONE)
+    run = command("--quiet", "--log-json", "--search", "offline", "q")
+    out, err = said(run)
+    assert out == "1386528\n"
+    records = [json.loads(line) for line in err.splitlines()]
+    assert any(record["message"].startswith("run ended") or "run" in record["message"] for record in records)
+    assert "secret-key" not in err
+    assert "INFO" in said(command("--quiet", "--log-level", "info", "--search", "offline", "q"))[1]
+
+
+def test_a_telemetry_endpoint_that_is_down_does_not_disturb(model):
+    pytest.importorskip("opentelemetry.sdk")
+    model(SEARCH, DONE)
+    run = command("--quiet", "--otel", "http://127.0.0.1:9", "--search", "offline", "q")
+    assert (run.returncode, said(run)[0]) == (0, "1386528\n")
+    assert "Traceback" not in said(run)[1]

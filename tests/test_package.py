@@ -60,6 +60,7 @@ FLOORS = [
     {"__main__", "cli"},
     {"chat"},
     {"react_workflow", "compat", "tracing"},
+    {"logs"},
     {"tool_calling", "trace"},
     {"agent", "workflow"},
     {"local", "toolbox", "console", "memory"},
