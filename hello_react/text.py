@@ -11,8 +11,10 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
+import sys
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from itertools import accumulate, islice
 from typing import Any
 
@@ -23,8 +25,8 @@ _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 # C0 and C1 controls but tab and newline, and the marks that reorder text on screen.
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\u2028\u2029]")
 # Scripts written without blanks between words; each sign is about one token.
-_WIDE = re.compile("[\u1100-\u11ff\u2e80-\u9fff\ua960-\ua97f\uac00-\ud7ff\uf900-\ufaff\ufe30-\ufe4f\uff00-\uffef"
-                   "\U00020000-\U0003ffff]")
+_WIDE = re.compile("[\u1100-\u11ff\u2e80-\u9fff\ua960-\ua97f\uac00-\ud7ff\uf900-\ufaff\ufe30-\ufe4f"
+                   "\uff00-\uffef\U00020000-\U0003ffff]")
 
 
 def sendable(text: str) -> str:
@@ -39,27 +41,28 @@ def printable(text: str) -> str:
 
 
 def clip(text: str, limit: int) -> str:
-    """The first `limit` characters of `text`, with a line that says how much was cut; all of it if it fits."""
+    """The first `limit` characters of `text`, and a line that says how much was cut; all of it if it fits."""
     if len(text) <= limit:
         return text
     return f"{text[:limit]}\n[cut: {limit:,} of {len(text):,} characters shown]"
 
 
 def estimate_tokens(text: str) -> int:
-    """About how many tokens `text` takes: one for each Chinese, Japanese or Korean sign, else one per four bytes."""
+    """About how many tokens `text` takes: one for each Chinese, Japanese or Korean sign, else one per 4."""
     wide = len(_WIDE.findall(text))
     return wide + (len(text) - wide + 3) // 4
 
 
-_CLOSERS = {"[": "]", "(": ")）", "（": ")）", "{": "}", "【": "】", "［": "］"}
-_OPENERS = {"[": "[", "(": "(（", "（": "(（", "{": "{", "【": "【", "［": "［"}
+_BRACKETS = {"[": ("[", "]"), "(": ("(（", ")）"), "（": ("(（", ")）"), "{": ("{", "}"), "【": ("【", "】"),
+             "［": ("［", "］")}
+_SIGNS = {bracket: re.compile(f"[{re.escape(''.join(pair))}]") for bracket, pair in _BRACKETS.items()}
 
 
 def closing_bracket(text: str, start: int) -> int | None:
     """Where the bracket at `text[start]` is closed, or None.
 
-    Brackets are counted. Where that count ends inside a quoted string (`Search["what does ] mean"]`), or does not
-    end at all (`Python[s = "["]`), a second count that skips quoted strings is asked.
+    Brackets are counted. Where that count ends inside a quoted string (`Search["what does ] mean"]`), or does
+    not end at all (`Python[s = "["]`), a second count that skips quoted strings is asked.
     """
     plain = _count(text, start)
     if plain is not None and not _quote_open(text, start + 1, plain):
@@ -69,11 +72,14 @@ def closing_bracket(text: str, start: int) -> int | None:
 
 
 def _count(text: str, start: int) -> int | None:
-    openers, closers = _OPENERS[text[start]], _CLOSERS[text[start]]
-    signs = re.compile(f"[{re.escape(openers + closers)}]")
+    (openers, closers), signs = _BRACKETS[text[start]], _SIGNS[text[start]]
+    if len(closers) == 1:  # the common case
+        close = text.find(closers, start)
+        if close < 0 or text.find(openers, start + 1, close) < 0:
+            return close if close >= 0 else None
     depth, position, block = 0, start, 64
     while position < len(text):
-        # A block with fewer closing brackets than are open can't hold the end: it is counted, not walked through.
+        # A block with fewer closing brackets than are open can't hold the end: counted, not walked through.
         closing = sum(text.count(sign, position, position + block) for sign in closers)
         opening = sum(text.count(sign, position, position + block) for sign in openers)
         if closing >= depth:
@@ -87,11 +93,11 @@ def _count(text: str, start: int) -> int | None:
 
 
 _STRING_LIMIT = 100_000  # a string literal that is longer than this belongs to no call
-_QUOTE_SIGNS = re.compile(r"\\.|\n|\"|(?<!\w)'|'(?!\w)|[][(){}（）【】［］]", re.DOTALL)
+_QUOTE_SIGNS = re.compile(r"\\[\\\"']|\n|\"|(?<!\w)'|'(?!\w)|[][(){}（）【】［］]")
 
 
 def _count_outside_quotes(text: str, start: int) -> int | None:
-    openers, closers = _OPENERS[text[start]], _CLOSERS[text[start]]
+    openers, closers = _BRACKETS[text[start]]
     depth, quote = 0, ""
     end = start + _STRING_LIMIT
     if '"' not in text[start:end] and "'" not in text[start:end]:
@@ -113,7 +119,7 @@ def _count_outside_quotes(text: str, start: int) -> int | None:
     return None
 
 
-_QUOTES = re.compile(r"\\.|\"|(?<!\w)'|'(?!\w)", re.DOTALL)
+_QUOTES = re.compile(r"\\[\\\"']|\"|(?<!\w)'|'(?!\w)")
 
 
 def _quote_open(text: str, start: int, end: int) -> bool:
@@ -126,9 +132,9 @@ def _quote_open(text: str, start: int, end: int) -> bool:
 
 
 def argument_end(text: str, opening: int, stops: Sequence[int]) -> int | None:
-    """Where the argument that the bracket at `opening` begins is closed, or None if its brackets do not balance.
+    """Where the argument that the bracket at `opening` begins is closed; None if its brackets do not balance.
 
-    That is also so where words follow and then one closing bracket too many, as in `Finish[from (0, 1] on]`.
+    Nor do they where words follow and then one closing bracket too many: `Finish[from (0, 1] on]`.
     `stops` are the places, in order, at which such a rest ends: the next label, the end of the text.
     """
     close = closing_bracket(text, opening)
@@ -140,15 +146,23 @@ def argument_end(text: str, opening: int, stops: Sequence[int]) -> int | None:
     return close
 
 
+def past(pattern: re.Pattern[str], text: str, start: int, end: int = sys.maxsize) -> int:
+    """Where `pattern` ends if it matches at `start`, else `start`."""
+    match = pattern.match(text, start, end)
+    return match.end() if match else start
+
+
 FENCE = re.compile(r"^[^\S\n]{0,3}(?:```|~~~)[^\n`]*$", re.MULTILINE)
 
 
 def outside_fences(text: str, matches: Iterable[re.Match[str]]) -> Iterator[re.Match[str]]:
-    """Those of `matches` that do not start inside a code fence."""
-    fences = [fence.start() for fence in FENCE.finditer(text)] if "```" in text or "~~~" in text else []
-    return (match for match in matches if bisect_left(fences, match.start()) % 2 == 0)
+    """Those of `matches` that do not start inside a code fence, 5,000 at most; of fences too."""
+    fenced = "```" in text or "~~~" in text
+    fences = [fence.start() for fence in islice(FENCE.finditer(text), 5_001)] if fenced else []
+    return islice((match for match in matches if bisect_left(fences, match.start()) % 2 == 0), 5_000)
 
 
+@lru_cache(maxsize=1000)
 def squeeze(name: str) -> str:
     """`Web-Search`, `web search` and `WEB_SEARCH` are one name: case, blanks, `_` and `-` dropped."""
     return re.sub(r"[\s_\u200b\ufeff-]+", "", name).casefold()
@@ -170,7 +184,7 @@ _KEY_LIKE = re.compile(
 
 
 def redact(text: str, secrets: tuple[str, ...] = ()) -> str:
-    """`text` with keys replaced by a mark: every one of `secrets`, and what is written like a key in a URL or header.
+    """`text` with a mark in place of each of `secrets` and of what is written like a key in a URL or header.
 
     >>> redact("GET /search?q=Oslo&api_key=0123456789")
     'GET /search?q=Oslo&api_key=[key]'
@@ -183,7 +197,7 @@ def redact(text: str, secrets: tuple[str, ...] = ()) -> str:
 
 
 def readable(value: Any) -> str:
-    """What a tool returned, as text for the model: text as it is, containers as JSON, None and "" in words."""
+    """What a tool returned, as text for the model: text stays, containers become JSON, None and "" words."""
     if value is None:
         return "The tool gave no result."
     if isinstance(value, bytes):
@@ -197,7 +211,7 @@ def readable(value: Any) -> str:
     if isinstance(value, (dict, list, tuple)):
         try:
             return json.dumps(value, ensure_ascii=False, default=str)
-        except (TypeError, ValueError, RecursionError):  # keys that JSON has no form for, a container in itself
+        except (TypeError, ValueError, RecursionError):  # keys that JSON has no form for, a value in itself
             return str(value)
     text = str(value)
     return text if text.strip() else "The tool gave an empty text."

@@ -1,0 +1,381 @@
+"""One call as models write it, also those trained on formats that are not `Tool[input]`.
+
+    Two lines   `Action: Search`, and below it `Action Input: Oslo`
+    Function    `Search("Oslo")`, `Search(query="Oslo")`, `Search {"query": "Oslo"}`
+    JSON        `{"action": "Search", "action_input": "Oslo"}` and its relatives, also in tags or a fence
+
+    >>> json_calls({"name": "Search", "arguments": {"query": "Oslo"}})
+    [('Search', '{"query": "Oslo"}')]
+
+`repairs` finds the place where a call may stand; the rules here read it. What does not close is no call.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from itertools import islice
+from typing import Any, NamedTuple
+
+from .text import BLANKS, argument_end, closing_bracket, past, squeeze, unquote
+
+
+class Part(NamedTuple):
+    """A piece of a reply. `kind` is one of
+
+    thought, preamble, observation   text that is no move
+    call                             a complete call: `name` and its input in `text`
+    answer                           an ending that only a label marks
+    remark                           an Action line without a call; `name` is "Finish" for that word alone
+    unclosed                         does not close: `name`, and in `text` what follows up to a label
+    problem                          `name` is one of `parser.REASONS`
+    """
+
+    kind: str
+    text: str = ""
+    name: str = ""
+
+
+Known = Callable[[str], "str | None"]
+"""Gives the registered name for one as written, "Finish" for an ending, or None."""
+
+MARKS = BLANKS + "*`>\"'“”•-"
+_WRAP_UP = BLANKS + "*`~.。"
+
+# --- after an action label --------------------------------------------------------------------------------
+
+_LEAD = re.compile(r"(?:(?:```|~~~)\w{0,12}(?=\s)|[\s>*`\"'“•-]|\d{1,2}[.)、](?=\s)"
+                   r"|</?(?:tool|function)_calls?>){0,20}")
+HEAD = re.compile(r"[\s>*`\"'“•-]{0,20}([^\[\](){}（）【】［］:：\n]{1,120})")
+_AFTER_NAME = re.compile(r"[\"'”*`]{0,4}[^\S\n]{0,8}\n?[^\S\n]{0,8}")
+_COLON = re.compile(r"[:：]\s{0,8}(?=[\[{])")
+
+
+def read_calls(text: str, start: int, end: int, stops: Sequence[int], argument: str | None, known: Known,
+               ) -> tuple[list[Part], int]:
+    """What stands in `text[start:end]` after an action label, in any form, and where it ends.
+
+    `stops` are the places, in order, where labels begin, and the end of the text. `argument` is the text of
+    an input label below, if there is one; where it was used, `end` is returned.
+    """
+    first = past(_LEAD, text, start, end)
+    if first < end and text[first] in "{[":
+        return _json_or_list(text, first, end, argument, known)
+    head = HEAD.match(text, first, end)
+    if head is None:
+        return [Part("remark", text[start:end].strip(BLANKS))], end
+    name = head[1].strip(MARKS + ".。")
+    opening = past(_AFTER_NAME, text, head.end(), end)
+    colon = _COLON.match(text, opening, end) if known(name) else None
+    if colon:  # `Search: [Oslo]`, but not `Finish: [1] says so`
+        close = closing_bracket(text, colon.end())
+        opening = opening if close is None or text[close + 1:end].strip(_WRAP_UP) else colon.end()
+    sign = text[opening:opening + 1] if opening < end else " "
+    if sign == "[" or (sign in "【［" and (opening == head.end() or known(name))):
+        return _joined_calls(text, opening, end, name, stops, known)
+    if argument is not None:
+        return [two_lines(text[head.end():end], name, argument, known)], end
+    if sign in ":：" and is_finish(name):
+        return [Part("answer", drop_residue(text[opening + 1:end]))], end
+    if sign in "(（{" and known(name):
+        return function_call(text, opening, end, name)
+    if is_finish(name):
+        return [Part("remark", name="Finish")], end
+    if any(known(" ".join(name.split()[:count])) for count in (1, 2, 3)):
+        conflict = re.search(r"\s(?:final answer|finish)", name, re.IGNORECASE)
+        return [Part("problem", name, "conflict" if conflict else "missing_input")], end
+    return [Part("remark", text[start:end].strip(BLANKS))], end
+
+
+def _bracketed(text: str, opening: int, name: str, stops: Sequence[int]) -> tuple[Part, int]:
+    """`Finish [42]`, `Search【Oslo】`, the bracket on the next line: blanks before it, full-width forms."""
+    close = argument_end(text, opening, stops)
+    if close is None:
+        end = stops[bisect_right(stops, opening)]
+        return Part("unclosed", text[opening + 1:end].rstrip(_WRAP_UP), name), end
+    return Part("call", text[opening + 1:close].strip(BLANKS), name), close + 1
+
+
+_NEXT_CALL = re.compile(r"[\s,;，；、&*`.-]{0,20}((?:and(?: then)?|then|or)\b|和|然后|或者?|还是)?"
+                        rf"[\s,;，；、&*`-]{{0,20}}(?:\d{{1,2}}[.)、]\s)?{HEAD.pattern}(?=\[)", re.IGNORECASE)
+
+
+def _joined_calls(text: str, opening: int, end: int, name: str, stops: Sequence[int], known: Known,
+                  ) -> tuple[list[Part], int]:
+    """`Search[a], Search[b]`: a call and others joined to it; `Search[a] or Add[1]` is an open choice."""
+    call, after = _bracketed(text, opening, name, stops)
+    calls = [call]
+    while call.kind == "call" and known(name) and after < end and len(calls) < 50:
+        joined = _NEXT_CALL.match(text, after, end)
+        name = joined[2].strip(MARKS) if joined else ""
+        if joined is None or not known(name):
+            break
+        if joined[1] and joined[1].casefold() in ("or", "或", "或者", "还是"):
+            return [Part("problem", name="prose_action")], end
+        call, close = _bracketed(text, joined.end(), name, [end])
+        if call.kind == "call":
+            calls.append(call)
+            after = close
+    return calls, after
+
+
+def _json_or_list(text: str, start: int, end: int, argument: str | None, known: Known,
+                  ) -> tuple[list[Part], int]:
+    """`Action: {"action": "Search"}`, `Action: [Python REPL]` with its input below, `Action: [Search[x]]`."""
+    close = closing_bracket(text, start)
+    if close is None:
+        return [Part("unclosed")], end
+    name = text[start + 1:close].strip(MARKS)
+    if argument is not None and known(name):
+        return [Part("call", argument, name)], end
+    calls, after = json_parts(text, start, len(text))
+    if any(part.kind == "call" for part in calls):
+        return calls, after
+    head = HEAD.match(text, start + 1, close)
+    if text[start] == "[" and head and known(head[1].strip(MARKS)):
+        return read_calls(text, start + 1, close, [close], argument, known)[0], close + 1
+    return [Part("call", name=name)], close + 1
+
+
+_LINE_START = re.compile(r"^[^\S\n]{0,8}[*`>-]{0,3}[^\S\n]?([A-Za-z_\u4e00-\u9fff][^\[\](){}:：\n]{0,60})\[",
+                         re.MULTILINE)
+
+
+def bare_calls(text: str, start: int, end: int, known: Known) -> tuple[int, list[Part]] | None:
+    """Calls of known tools that are a whole reply or the last lines of a thought, and where they begin."""
+    if text.find("[", start, end) < 0:
+        return None
+    for match in islice(_LINE_START.finditer(text, start, end), 1000):
+        name = match[1].strip(MARKS)
+        if known(name):
+            parts, after = _joined_calls(text, match.end() - 1, end, name, [end], known)
+            alone = start > 0 or not text[:match.start()].strip(MARKS)
+            return (match.start(), parts) if alone and not text[after:end].strip(MARKS + ".。~") else None
+    return None
+
+
+# --- two lines, function calls ----------------------------------------------------------------------------
+
+_FENCED_JSON = re.compile(r"(?:`|(?:```|~~~)\w{0,12}\s{0,8})(?=[{\[])")
+_ENDS_FENCE = re.compile(r"\s{0,8}(?:`|```|~~~)?\s{0,8}\Z|\r?\n")
+
+
+def two_lines(beside: str, name: str, argument: str, known: Known) -> Part:
+    """`Action: Search`, and below it `Action Input: Oslo`.
+
+    `beside` is what stands after the name on its line: a remark in round brackets is dropped, `Action: Search
+    Final Answer:` is a conflict, all else makes it no call.
+    """
+    beside = beside.strip(MARKS + ".~")
+    if beside in (":", "：") and not known(name):
+        return Part("problem", name, "conflict")
+    if beside.lstrip(":：") and beside[0] not in "(（":
+        return Part("problem", name, "missing_input") if known(name) else Part("remark", f"{name} {beside}")
+    again = re.match(rf"{re.escape(name)}\s{{0,8}}(?=[\[(])", argument)
+    if again and closing_bracket(argument, again.end()) == len(argument) - 1:
+        argument = argument[again.end() + 1:-1].strip(BLANKS)  # the call was repeated as its own input
+    start = past(_FENCED_JSON, argument, 0)
+    if argument[start:start + 1] in ("{", "["):
+        if closing_bracket(argument, start) is None:
+            return Part("unclosed", name=name)
+        after = decode_json(argument, start, len(argument))[1]
+        # An object is its own end: a fence around it and what is said on the lines below it are no input.
+        argument = argument[start:after] if after > start and _ENDS_FENCE.match(argument, after) else argument
+    return Part("call", argument, name)
+
+
+def drop_residue(text: str) -> str:
+    """`Action Input: Oslo` and then `Observ` on a last line of its own: what a stop word left over."""
+    head, line_end, last = text.rstrip(BLANKS).rpartition("\n")
+    word = last.strip(BLANKS + "*#_")
+    labels = ("Observation", "观察结果")
+    torso = line_end and word not in ("", "O") and any(label.startswith(word) for label in labels)
+    return (head if torso else text).strip(BLANKS)
+
+
+_KEYWORD = re.compile(r"[A-Za-z_]\w{0,60}\s{0,8}=[^=]")
+
+
+def function_call(text: str, opening: int, end: int, name: str) -> tuple[list[Part], int]:
+    """`Search("Oslo")`, `Search(query="Oslo")`, `Search {"query": "Oslo"}`, and where it ends.
+
+    Bare words in round brackets count only right after the name and at the end of the line: `Calculator (the
+    sum)` may be a remark, `Calculator(3+4)*2` is half a call.
+    """
+    close = closing_bracket(text, opening)
+    if close is None:
+        return [Part("unclosed", name=name)], end
+    inner = text[opening:close + 1] if text[opening] == "{" else text[opening + 1:close].strip(BLANKS)
+    marked = inner and (unquote(inner) != inner or _KEYWORD.match(inner) or inner[0] in "{[")
+    touching = is_finish(name) or not text[opening - 1].isspace()
+    if marked or (touching and not text[close + 1:end].split("\n", 1)[0].strip(_WRAP_UP + ";；")):
+        return [Part("call", inner, name)], close + 1
+    return [Part("problem", name, "missing_input")], end
+
+
+# --- JSON -------------------------------------------------------------------------------------------------
+
+_OPENS = r"(?:<(?:tool|function)_calls?>|\[TOOL_CALLS\]|(?:```|~~~)\w{0,12}(?=\s))\s{0,8}"
+_START = re.compile(rf"(?:^[^\S\n]{{0,8}}|(?=[<\[][tfT]))(?:{_OPENS}){{0,2}}(?=[{{\[]\s{{0,80}}[\"'{{])",
+                    re.MULTILINE)
+_BETWEEN = re.compile(r"(?:[\s,;]|</?(?:tool|function)_calls?>){0,40}")
+
+
+def standing_json(text: str, start: int, end: int) -> tuple[int, list[Part]] | None:
+    """Calls in JSON that ends the text, and where it begins: `{"action": "Search", "action_input": "Oslo"}`.
+
+    Prose without any label in front of it may be talk about a sample; then only a tag makes it a call.
+    """
+    found = _START.search(text, start, end) if text.find("{", start, end) >= 0 else None
+    if found is None:
+        return None
+    tagged = text[found.start():found.end()].lstrip(BLANKS)[:1] in ("<", "[")
+    if not tagged and start == 0 and text[:found.start()].strip(BLANKS):
+        return None
+    if closing_bracket(text, found.end()) is None:
+        return found.start(), [Part("unclosed")]
+    calls, after = json_parts(text, found.end(), end)
+    alone = tagged or not text[after:end].strip(BLANKS + "`~]}")
+    return (found.start(), calls) if alone and any(part.kind == "call" for part in calls) else None
+
+
+def json_parts(text: str, start: int, end: int) -> tuple[list[Part], int]:
+    """The thought and the calls in the JSON values at `start`, 50 at most, and where they end."""
+    parts: list[Part] = []
+    while text[start:start + 1] in ("{", "[") and start < end and len(parts) < 50:
+        value, after = decode_json(text, start, end)
+        if after == start:
+            break
+        thought = json_thought(value)
+        parts += [Part("thought", thought)] if thought and not parts else []
+        parts += [Part("call", argument, name) for name, argument in json_calls(value)]
+        start = past(_BETWEEN, text, after, end)
+    return parts, start
+
+
+def _no_key_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    if len(dict(pairs)) < len(pairs):
+        raise ValueError("a key stands twice")
+    return dict(pairs)
+
+
+def decode_json(text: str, start: int, end: int) -> tuple[Any, int]:
+    """The JSON value at `start` and where it ends, or (None, start).
+
+    Python's literals are read too, up to 4,000 signs. An object that holds a key twice is not read.
+    """
+    decoder = json.JSONDecoder(strict=False, object_pairs_hook=_no_key_twice)
+    try:
+        value, after = decoder.raw_decode(text[start:end])
+        return value, start + after
+    except (ValueError, RecursionError):
+        pass
+    close = closing_bracket(text, start) if text[start:start + 1] in ("{", "[") else None
+    if close is None or close >= end or close - start > 4000 or "\\" in text[start:close]:
+        return None, start
+    try:
+        tree = ast.parse(text[start:close + 1], mode="eval")
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Dict):
+                _no_key_twice([(ast.dump(key), None) for key in node.keys if key])
+        return ast.literal_eval(tree), close + 1
+    except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
+        return None, start
+
+
+_CALLS = ("toolcalls", "toolcall", "functioncall")
+_NAMES = ("action", "tool", "toolname", "name", "function", "functionname", "行动", "动作", "工具")
+_INPUTS = ("actioninput", "toolinput", "arguments", "args", "parameters", "params", "input", "kwargs",
+           "actionargs", "toolargs", "toolarguments", "functionargs", "functionarguments",
+           "行动输入", "动作输入", "工具输入", "输入", "参数")
+_ANSWERS = ("finalanswer", "answer", "最终答案", "答案")
+_THOUGHTS = ("thought", "thoughts", "reasoning", "思考")
+
+
+def json_calls(value: Any, depth: int = 0) -> list[tuple[str, str]]:
+    """Calls in a JSON value that stands for one, as (name, input): `{"action": ..., "action_input": ...}`.
+
+    Objects become JSON text again, null becomes empty text. An object that names only an answer is a Finish.
+    """
+    if depth > 4:
+        return []
+    if isinstance(value, list):
+        calls = [json_calls(item, depth + 1) for item in value]
+        return [call for found in calls for call in found] if all(calls) else []
+    if not isinstance(value, dict):
+        return []
+    fields = {squeeze(key): field for key, field in value.items() if isinstance(key, str)}
+    for key in (*_CALLS, *_NAMES):
+        if isinstance(fields.get(key), (dict, list)):
+            return json_calls(fields[key], depth + 1)
+    inputs = [fields[key] for key in _INPUTS if key in fields]
+    if inputs and isinstance(inputs[0], dict) and "properties" in inputs[0]:
+        return []  # a tool that is described, not called
+    extra = fields.keys() - {*_NAMES, *_THOUGHTS, "type", "id"}
+    for key in _NAMES:
+        name = fields.get(key)
+        if isinstance(name, str) and name.strip():
+            if inputs:
+                return [(name.strip(), argument_text(inputs[0]))]
+            opening = name.find("[")
+            if opening > 0 and closing_bracket(name, opening) == len(name) - 1:
+                return [(name[:opening].strip(), name[opening + 1:-1])]  # {"action": "Search[Oslo]"}
+            if not extra:
+                return [(name.strip(), "")]
+    return next(([("Finish", fields[key])] for key in _ANSWERS if isinstance(fields.get(key), str)), [])
+
+
+def argument_text(argument: Any) -> str:
+    """A JSON argument as the text that a tool's input is."""
+    if argument is None:
+        return ""
+    return argument if isinstance(argument, str) else json.dumps(argument, ensure_ascii=False)
+
+
+def json_thought(value: Any) -> str:
+    """The thought that came inside a JSON action, or ""."""
+    first = value[0] if isinstance(value, list) and value else value
+    fields = {squeeze(str(key)): field for key, field in first.items()} if isinstance(first, dict) else {}
+    return next((fields[key].strip() for key in _THOUGHTS if isinstance(fields.get(key), str)), "")
+
+
+def json_answer(text: str) -> str:
+    """`{"answer": "Paris"}` as the argument of an ending: the text itself."""
+    value, after = decode_json(text, 0, len(text)) if text.startswith("{") else (None, 0)
+    if isinstance(value, dict) and after == len(text) and len(value) == 1:
+        key, answer = next(iter(value.items()))
+        if squeeze(str(key)) in (*_ANSWERS, "output") and isinstance(answer, str):
+            return answer
+    return text
+
+
+# --- endings ----------------------------------------------------------------------------------------------
+
+_FINISH = {"finish", "finalanswer", "完成", "结束"}
+
+
+def is_finish(name: str) -> bool:
+    """`FINISH`, `final answer`: the ending in another spelling, as a whole name."""
+    return squeeze(name) in _FINISH
+
+
+_ANSWER_KEYWORD = re.compile(r"(?:final_)?answer\s{0,8}=\s{0,8}(?=[\"'“]|[^\n=]{0,200}\Z)", re.IGNORECASE)
+
+
+def answer_text(text: str) -> str:
+    """`Finish["Paris"]`, `Finish[answer="Paris"]`, `Finish[{"answer": "Paris"}]`: Paris; all else stays.
+
+    Quotes, stars and backticks around nothing are an empty answer.
+    """
+    text = json_answer(text.strip(BLANKS))
+    call = re.match(r"(?i)finish ?(?=\[)", text)
+    if call and closing_bracket(text, call.end()) == len(text) - 1:
+        text = text[call.end() + 1:-1]  # `Final Answer: Finish[Paris]`
+    keyword = _ANSWER_KEYWORD.match(text)
+    value = text[keyword.end():] if keyword else ""
+    if keyword and (value[:1] not in tuple("\"'“") or unquote(value) != value):
+        text = value
+    return unquote(text) if text.strip(BLANKS + "\"'`*“”‘’") else ""
