@@ -183,6 +183,7 @@ def _joined(held: list[dict[str, Any]]) -> str:
 
 
 def known_secrets() -> Sequence[str]:
+    """The keys in the settings: what no trace, log or span may hold."""
     from .settings import NAMES, Settings
 
     try:

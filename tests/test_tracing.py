@@ -716,7 +716,7 @@ def test_an_endpoint_that_refuses_costs_one_warning(collector):
 @pytest.mark.parametrize("configured", ["", "configure(); "])
 def test_an_endpoint_that_is_down_disturbs_nothing(configured, monkeypatch):
     pytest.importorskip("opentelemetry.exporter.otlp.proto.http")
-    code = ("from hello_react import *; from hello_react.tracing import *\n"
+    code = ("from hello_react import *; from hello_react.logs import *; from hello_react.tracing import *\n"
             f"{configured}provider = otlp_provider('http://127.0.0.1:9')\n"
             "agent = ReActAgent(ScriptedLLM(['Action: Finish[4]']), ToolExecutor())\n"
             "print(agent.run('q', on_event=OtelListener(provider)))")
