@@ -14,7 +14,14 @@ _spec.loader.exec_module(network_guard)
 
 from hello_react.settings import NAMES  # noqa: E402
 
-FOREIGN = ("OPENAI_API_KEY", "OPENAI_BASE_URL", "OPENAI_ORG_ID", "OPENAI_PROJECT_ID", "NO_COLOR", "FORCE_COLOR")
+FOREIGN = (
+    "OPENAI_API_KEY",
+    "OPENAI_BASE_URL",
+    "OPENAI_ORG_ID",
+    "OPENAI_PROJECT_ID",
+    "NO_COLOR",
+    "FORCE_COLOR",
+)
 
 
 @pytest.fixture(autouse=True)

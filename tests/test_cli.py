@@ -40,7 +40,9 @@ def model(monkeypatch):
 
 def command(*arguments, **options):
     options.setdefault("stdin", subprocess.DEVNULL)
-    return subprocess.run([sys.executable, "-m", "hello_react", *arguments], capture_output=True, timeout=100, **options)
+    return subprocess.run(
+        [sys.executable, "-m", "hello_react", *arguments], capture_output=True, timeout=100, **options
+    )
 
 
 def said(run):
@@ -52,8 +54,14 @@ def test_a_question_is_answered_step_by_step(model):
     run = command("--search", "offline", "What is", "(2123 + 2321) * 312?")
     out, err = said(run)
     assert run.returncode == 0, err
-    for line in ("Step 1", "Thought: I look it up.", "Action: Calculator[(2123 + 2321) * 312]", "Observation: 1386528", "Step 2",
-                 "Answer: 1386528"):
+    for line in (
+        "Step 1",
+        "Thought: I look it up.",
+        "Action: Calculator[(2123 + 2321) * 312]",
+        "Observation: 1386528",
+        "Step 2",
+        "Answer: 1386528",
+    ):
         assert f"{line}\n" in out
     assert re.search(r"\[\d+ \+ \d+ tokens, \d+\.\d s\]", out)
     assert "Search: a small encyclopedia" in err
@@ -71,7 +79,8 @@ def test_quiet_gives_the_answer_alone(model):
 def test_json_is_valid_whatever_a_tool_prints(model, nothing_of_this_machine):  # T16
     (nothing_of_this_machine / "noisy.py").write_text(
         "import os, subprocess, sys\n"
-        "def Shout(text):\n    'Shouts.'\n    print('noise'); os.system('echo more noise'); return text.upper()\n")
+        "def Shout(text):\n    'Shouts.'\n    print('noise'); os.system('echo more noise'); return text.upper()\n"
+    )
     model("Thought: x\nAction: Shout[hi]", DONE)
     run = command("--json", "--tool", "noisy.py:Shout", "q")
     result = json.loads(run.stdout)
@@ -83,16 +92,19 @@ def test_json_is_valid_whatever_a_tool_prints(model, nothing_of_this_machine):  
     assert b"noise" in run.stderr
 
 
-@pytest.mark.parametrize(("script", "arguments", "code", "words"), [
-    ([SEARCH] * 9, ["--max-steps", "2"], 1, "no answer within 2 steps"),
-    ([SEARCH] * 9, ["--max-steps", "9"], 1, "the same call gave the same result three times"),
-    ([SEARCH] * 9, ["--time-limit", "0"], 1, "no answer within 0 seconds"),
-    (["One.", "Two.", "Three."], [], 4, "did not keep to the format"),
-    ([error(401, "bad key")], [], 3, "LLM_API_KEY"),
-    ([error(404, "no such model")], [], 3, "scripted"),
-    ([status(200, "<html>hello</html>", **{"Content-Type": "text/html"})], [], 3, "LLM_BASE_URL"),
-    ([SEARCH, "About 1.4 million."], ["--max-steps", "1", "--best-effort"], 0, "best answer so far"),
-])
+@pytest.mark.parametrize(
+    ("script", "arguments", "code", "words"),
+    [
+        ([SEARCH] * 9, ["--max-steps", "2"], 1, "no answer within 2 steps"),
+        ([SEARCH] * 9, ["--max-steps", "9"], 1, "the same call gave the same result three times"),
+        ([SEARCH] * 9, ["--time-limit", "0"], 1, "no answer within 0 seconds"),
+        (["One.", "Two.", "Three."], [], 4, "did not keep to the format"),
+        ([error(401, "bad key")], [], 3, "LLM_API_KEY"),
+        ([error(404, "no such model")], [], 3, "scripted"),
+        ([status(200, "<html>hello</html>", **{"Content-Type": "text/html"})], [], 3, "LLM_BASE_URL"),
+        ([SEARCH, "About 1.4 million."], ["--max-steps", "1", "--best-effort"], 0, "best answer so far"),
+    ],
+)
 def test_every_ending_has_its_exit_code_and_reason(model, script, arguments, code, words):  # C10
     model(*script)
     run = command("--search", "offline", *arguments, "q")
@@ -103,17 +115,32 @@ def test_every_ending_has_its_exit_code_and_reason(model, script, arguments, cod
     assert "secret-key" not in out + err
 
 
-@pytest.mark.parametrize(("arguments", "words"), [
-    ([""], "no question given"), (["  "], "no question given"), ([], "no question given"), (["-"], "no question given"),
-    (["--max-steps", "0", "q"], "must be a whole number of at least 1, not '0'"), (["--max-steps", "x", "q"], "whole number"),
-    (["--max-steps", "-3", "q"], "whole number"), (["--time-limit", "soon", "q"], "number of 0 or more"),
-    (["--nonsense", "q"], "--nonsense"), (["--search", "bing", "q"], "invalid choice"), (["--tools", "Serach", "q"], "'Serach'"),
-    (["--tool", "nothing.here:x", "q"], "nothing.here can't be imported"), (["--tool", "json", "q"], "write MODULE:NAME"),
-    (["--tool", "json:nothing", "q"], "nothing is not in that module"), (["--tool", "os:sep", "q"], "sep is no function"),
-    (["--tool", "no_such.py:x", "q"], "there is no file no_such.py"), (["--few-shot", "no_such.txt", "q"], "no_such.txt"),
-    (["--approve", "q"], "--approve asks on the terminal"), (["--search", "serpapi", "q"], "SERPAPI_API_KEY"),
-    (["--try-tool", "hello"], "write a call such as"), (["--replay", "no_such.jsonl"], "no_such.jsonl"),
-])
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ([""], "no question given"),
+        (["  "], "no question given"),
+        ([], "no question given"),
+        (["-"], "no question given"),
+        (["--max-steps", "0", "q"], "must be a whole number of at least 1, not '0'"),
+        (["--max-steps", "x", "q"], "whole number"),
+        (["--max-steps", "-3", "q"], "whole number"),
+        (["--time-limit", "soon", "q"], "number of 0 or more"),
+        (["--nonsense", "q"], "--nonsense"),
+        (["--search", "bing", "q"], "invalid choice"),
+        (["--tools", "Serach", "q"], "'Serach'"),
+        (["--tool", "nothing.here:x", "q"], "nothing.here can't be imported"),
+        (["--tool", "json", "q"], "write MODULE:NAME"),
+        (["--tool", "json:nothing", "q"], "nothing is not in that module"),
+        (["--tool", "os:sep", "q"], "sep is no function"),
+        (["--tool", "no_such.py:x", "q"], "there is no file no_such.py"),
+        (["--few-shot", "no_such.txt", "q"], "no_such.txt"),
+        (["--approve", "q"], "--approve asks on the terminal"),
+        (["--search", "serpapi", "q"], "SERPAPI_API_KEY"),
+        (["--try-tool", "hello"], "write a call such as"),
+        (["--replay", "no_such.jsonl"], "no_such.jsonl"),
+    ],
+)
 def test_wrong_use_is_one_clear_line_and_exit_2(model, arguments, words):  # C12
     server = model(DONE)
     run = command(*arguments)
@@ -124,13 +151,19 @@ def test_wrong_use_is_one_clear_line_and_exit_2(model, arguments, words):  # C12
     assert server.requests == []
 
 
-@pytest.mark.parametrize(("values", "words"), [
-    ({"LLM_MODEL_ID": "m"}, "LLM_API_KEY"),
-    ({"LLM_MODEL_ID": "m", "LLM_API_KEY": "k1234567"}, "LLM_BASE_URL"),
-    ({"LLM_MODEL_ID": "m", "LLM_API_KEY": "your-api-key", "LLM_BASE_URL": "http://127.0.0.1:9/v1"}, "placeholder"),
-    ({"LLM_MODEL_ID": "m", "LLM_API_KEY": "k1234567", "LLM_BASE_URL": "127.0.0.1:9/v1"}, "https://"),
-    ({"LLM_TIMEOUT": "soon"}, "LLM_TIMEOUT"),
-])
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"LLM_MODEL_ID": "m"}, "LLM_API_KEY"),
+        ({"LLM_MODEL_ID": "m", "LLM_API_KEY": "k1234567"}, "LLM_BASE_URL"),
+        (
+            {"LLM_MODEL_ID": "m", "LLM_API_KEY": "your-api-key", "LLM_BASE_URL": "http://127.0.0.1:9/v1"},
+            "placeholder",
+        ),
+        ({"LLM_MODEL_ID": "m", "LLM_API_KEY": "k1234567", "LLM_BASE_URL": "127.0.0.1:9/v1"}, "https://"),
+        ({"LLM_TIMEOUT": "soon"}, "LLM_TIMEOUT"),
+    ],
+)
 def test_settings_that_can_not_be_used_are_one_line_and_exit_2(monkeypatch, values, words):  # E15, E16
     for name, value in values.items():
         monkeypatch.setenv(name, value)
@@ -148,7 +181,11 @@ def test_a_broken_env_file_is_one_line_and_exit_2(nothing_of_this_machine):  # E
 
 
 def test_no_server_there_is_one_line_and_exit_3(monkeypatch):
-    for name, value in {"LLM_MODEL_ID": "m", "LLM_API_KEY": "k1234567", "LLM_BASE_URL": "http://127.0.0.1:9/v1"}.items():
+    for name, value in {
+        "LLM_MODEL_ID": "m",
+        "LLM_API_KEY": "k1234567",
+        "LLM_BASE_URL": "http://127.0.0.1:9/v1",
+    }.items():
         monkeypatch.setenv(name, value)
     run = command("--quiet", "q")
     assert run.returncode == 3
@@ -158,10 +195,14 @@ def test_no_server_there_is_one_line_and_exit_3(monkeypatch):
 
 def test_no_model_says_the_ways_to_get_one(monkeypatch, tmp_path):
     (tmp_path / "xllamacpp.py").write_text("raise ImportError")
-    script = "import sys, importlib.util; find = importlib.util.find_spec\n" \
-             "importlib.util.find_spec = lambda name, *a: None if name == 'xllamacpp' else find(name, *a)\n" \
-             "from hello_react.cli import main; sys.exit(main(['q']))"
-    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    script = (
+        "import sys, importlib.util; find = importlib.util.find_spec\n"
+        "importlib.util.find_spec = lambda name, *a: None if name == 'xllamacpp' else find(name, *a)\n"
+        "from hello_react.cli import main; sys.exit(main(['q']))"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, stdin=subprocess.DEVNULL
+    )
     assert run.returncode == 2
     assert "LLM_MODEL_ID" in run.stderr
     assert "hello-react[local]" in run.stderr
@@ -172,22 +213,36 @@ def test_no_model_says_the_ways_to_get_one(monkeypatch, tmp_path):
 def test_a_pipe_is_the_question(model):
     server = model(DONE, DONE)
     for arguments in ([], ["-"]):
-        run = command("--quiet", *arguments, stdin=None, input="Wie hoch ist der Brocken? {x}\n".encode())
+        run = command("--quiet", *arguments, stdin=None, input=b"Wie hoch ist der Brocken? {x}\n")
         assert said(run)[0] == "1386528\n"
-    assert all("Question: Wie hoch ist der Brocken? {x}\n" in body["messages"][0]["content"] for body in server.bodies)
+    assert all(
+        "Question: Wie hoch ist der Brocken? {x}\n" in body["messages"][0]["content"]
+        for body in server.bodies
+    )
 
 
 def test_a_closed_standard_input_is_wrong_use():
-    run = subprocess.run([sys.executable, "-c", "import os, sys; os.close(0); os.execv(sys.executable, [sys.executable, '-m', "
-                          "'hello_react'])"], capture_output=True, timeout=60)
+    run = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            "import os, sys; os.close(0); os.execv(sys.executable, [sys.executable, '-m', 'hello_react'])",
+        ],
+        capture_output=True,
+        timeout=60,
+    )
     assert run.returncode == 2
     assert b"no question given" in run.stderr
 
 
 def test_a_reader_that_stops_early_is_no_error(model):
     model(*[f"Thought: x\nAction: Calculator[{n}]" for n in range(40)], DONE)
-    run = subprocess.Popen([sys.executable, "-m", "hello_react", "--max-steps", "60", "q"], stdout=subprocess.PIPE,
-                           stderr=subprocess.PIPE, stdin=subprocess.DEVNULL)
+    run = subprocess.Popen(
+        [sys.executable, "-m", "hello_react", "--max-steps", "60", "q"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        stdin=subprocess.DEVNULL,
+    )
     run.stdout.readline()
     run.stdout.close()
     err = run.stderr.read().decode()
@@ -200,8 +255,12 @@ def test_a_reader_that_stops_early_is_no_error(model):
 @pytest.mark.skipif(os.name == "nt", reason="signals")
 def test_ctrl_c_while_the_model_is_silent(model, nothing_of_this_machine):  # C05
     server = model(SEARCH, never_answers())
-    run = subprocess.Popen([sys.executable, "-m", "hello_react", "--trace", "t.jsonl", "q"], stdout=subprocess.PIPE,
-                           stderr=subprocess.PIPE, stdin=subprocess.DEVNULL)
+    run = subprocess.Popen(
+        [sys.executable, "-m", "hello_react", "--trace", "t.jsonl", "q"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        stdin=subprocess.DEVNULL,
+    )
     deadline = time.monotonic() + 60
     while len(server.requests) < 2 and time.monotonic() < deadline:
         time.sleep(0.05)
@@ -211,13 +270,17 @@ def test_ctrl_c_while_the_model_is_silent(model, nothing_of_this_machine):  # C0
     assert run.returncode == 130
     assert err.decode().strip().splitlines()[-1] == "hello-react: Interrupted."
     assert "Traceback" not in err.decode()
-    lines = [json.loads(line) for line in (nothing_of_this_machine / "t.jsonl").read_text("utf-8").splitlines()]
+    lines = [
+        json.loads(line) for line in (nothing_of_this_machine / "t.jsonl").read_text("utf-8").splitlines()
+    ]
     assert lines[-1]["event"] == "RunEnded"
     assert any(line.get("event") == "Observation" for line in lines)
 
 
 def test_settings_tell_where_each_value_comes_from(monkeypatch, nothing_of_this_machine):  # E03
-    (nothing_of_this_machine / ".env").write_text("LLM_MODEL_ID=from-file\nLLM_API_KEY=secret-key-1234567890\n")
+    (nothing_of_this_machine / ".env").write_text(
+        "LLM_MODEL_ID=from-file\nLLM_API_KEY=secret-key-1234567890\n"
+    )
     monkeypatch.setenv("LLM_MODEL_ID", "from-environment")
     out, err = said(command("--settings"))
     assert "from-environment" in out
@@ -251,18 +314,36 @@ def test_own_tools_few_shot_and_prompt_are_used(model, nothing_of_this_machine):
         "from hello_react import ToolExecutor, Tool\n"
         "def Double(n: int) -> int:\n    'Doubles a number.'\n    return 2 * n\n"
         "tools = ToolExecutor()\n@tools.tool\ndef Triple(n: int) -> int:\n    'Triples a number.'\n    return 3 * n\n"
-        "half = Tool('Half', 'Halves a number.', lambda n: float(n) / 2)\n")
+        "half = Tool('Half', 'Halves a number.', lambda n: float(n) / 2)\n"
+    )
     (nothing_of_this_machine / "shots.txt").write_text("Question: one\n---\nQuestion: two\n")
     server = model("Thought: x\nAction: Double[21]", DONE)
-    run = command("--tool", "mine:Double", "--tool", "mine.py:tools", "--tool", "mine:half", "--few-shot", "shots.txt", "--tools", "none",
-                  "--show-prompt", "--show-raw", "--no-color", "q")
+    run = command(
+        "--tool",
+        "mine:Double",
+        "--tool",
+        "mine.py:tools",
+        "--tool",
+        "mine:half",
+        "--few-shot",
+        "shots.txt",
+        "--tools",
+        "none",
+        "--show-prompt",
+        "--show-raw",
+        "--no-color",
+        "q",
+    )
     out, err = said(run)
     assert run.returncode == 0, err
     assert "Observation: 42" in out
     assert "--- the prompt ---" in out
     assert "--- the reply as it came ---" in out
     sent = server.bodies[0]["messages"][0]["content"]
-    assert "Tools:\n- Double: Doubles a number. Input: whole number.\n- Triple: Triples a number. Input: whole number.\n- Half:" in sent
+    assert (
+        "Tools:\n- Double: Doubles a number. Input: whole number.\n- Triple: Triples a number. Input: whole number.\n- Half:"
+        in sent
+    )
     assert "Question: one\n\nQuestion: two\n" in sent
     assert "Calculator" not in sent
 
@@ -281,8 +362,12 @@ def test_approval_is_asked_on_the_terminal(model):
 
     model(SEARCH, DONE)
     ours, theirs = pty.openpty()
-    run = subprocess.Popen([sys.executable, "-m", "hello_react", "--approve", "--no-color", "q"], stdin=theirs, stdout=subprocess.PIPE,
-                           stderr=subprocess.PIPE)
+    run = subprocess.Popen(
+        [sys.executable, "-m", "hello_react", "--approve", "--no-color", "q"],
+        stdin=theirs,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
     os.write(ours, b"not today\n")
     out, err = run.communicate(timeout=60)
     os.close(ours)
@@ -305,8 +390,11 @@ def test_a_console_with_another_encoding_is_no_crash(model, monkeypatch):
 @pytest.mark.skipif(os.name == "nt", reason="arguments are text there")
 def test_arguments_that_are_no_text_are_made_safe(model):  # C08
     server = model(DONE)
-    run = subprocess.run([sys.executable.encode(), b"-m", b"hello_react", b"--quiet", b"caf\xe9 \xed\xa0\xbd?"], capture_output=True,
-                         stdin=subprocess.DEVNULL)
+    run = subprocess.run(
+        [sys.executable.encode(), b"-m", b"hello_react", b"--quiet", b"caf\xe9 \xed\xa0\xbd?"],
+        capture_output=True,
+        stdin=subprocess.DEVNULL,
+    )
     assert run.returncode == 0, run.stderr
     assert "Question: caf\ufffd" in server.bodies[0]["messages"][0]["content"]
 
@@ -347,8 +435,13 @@ def test_in_process_json_works_where_standard_output_is_no_file(model, monkeypat
 
 
 def test_native_tool_calls_from_the_command_line(model):
-    calls = [call(0, "a", "Calculator", '{"expression": "2+3*4"}'), call(1, "b", "Calculator", '{"expression": "6*7"}')]
-    server = model(events(chunk(None, tool_calls=calls), chunk("", "tool_calls"), DONE_MARK), text("14 and 42."))
+    calls = [
+        call(0, "a", "Calculator", '{"expression": "2+3*4"}'),
+        call(1, "b", "Calculator", '{"expression": "6*7"}'),
+    ]
+    server = model(
+        events(chunk(None, tool_calls=calls), chunk("", "tool_calls"), DONE_MARK), text("14 and 42.")
+    )
     out, err = said(command("--agent", "tools", "--tools", "calculator", "What are 2+3*4 and 6*7?"))
     assert "Observation: 14\nObservation: 42\n" in out
     assert out.count("14 and 42.") == 1
@@ -364,8 +457,12 @@ def test_a_terminal_without_a_question_opens_a_chat(model):
 
     server = model(SEARCH, DONE, "Thought: easy\nAction: Finish[You asked for 312 times something.]")
     ours, theirs = pty.openpty()
-    run = subprocess.Popen([sys.executable, "-m", "hello_react", "--no-color", "--search", "offline"], stdin=theirs,
-                           stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    run = subprocess.Popen(
+        [sys.executable, "-m", "hello_react", "--no-color", "--search", "offline"],
+        stdin=theirs,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
     os.write(ours, "What is it?\nAnd what did I ask?\n退出\n".encode())
     out, err = run.communicate(timeout=60)
     os.close(ours)

@@ -32,11 +32,22 @@ def shown(replies, question="q", printer_options=None, **options):
 
 
 def test_a_run_is_shown_step_by_step_and_each_text_once():
-    text = shown(["Thought: I look it up.\nAction: Search[Oslo]",
-                  Reply("Thought: It is Oslo, I am sure of it.\nAction: Finish[Oslo city]", usage=Usage(1200, 9))])
+    text = shown(
+        [
+            "Thought: I look it up.\nAction: Search[Oslo]",
+            Reply("Thought: It is Oslo, I am sure of it.\nAction: Finish[Oslo city]", usage=Usage(1200, 9)),
+        ]
+    )
     lines = [line for line in text.splitlines() if not line.startswith(("  [", "("))]
-    assert lines == ["Step 1", "Thought: I look it up.", "Action: Search[Oslo]", "Observation: about Oslo", "Step 2",
-                     "Thought: It is Oslo, I am sure of it.", "Answer: Oslo city"]
+    assert lines == [
+        "Step 1",
+        "Thought: I look it up.",
+        "Action: Search[Oslo]",
+        "Observation: about Oslo",
+        "Step 2",
+        "Thought: It is Oslo, I am sure of it.",
+        "Answer: Oslo city",
+    ]
     assert "  [tokens unknown, 0.0 s]" in text
     assert "  [1,200 + 9 tokens, 0.0 s]" in text
     assert "(2 steps, tokens unknown, 0." in text
@@ -45,19 +56,29 @@ def test_a_run_is_shown_step_by_step_and_each_text_once():
 def test_a_thought_without_streaming_is_shown_too():
     out = io.StringIO()
     printer = Printer(out)
-    for event in (StepStarted(1, ()), Reply("x"), Thought("not streamed"), Finish("7"),
-                  RunEnded(Result("q", "7", "finished", "done"))):
+    for event in (
+        StepStarted(1, ()),
+        Reply("x"),
+        Thought("not streamed"),
+        Finish("7"),
+        RunEnded(Result("q", "7", "finished", "done")),
+    ):
         printer(event)
     assert out.getvalue().splitlines()[:3] == ["Step 1", "Thought: not streamed", "Answer: 7"]
 
 
 def test_unreadable_reply_is_shown_with_the_note_to_the_model():
     text = shown(["Thought: x\nAction: Serach[a]", "Thought: y\nAction: Finish[1]"])
-    assert "Action: Serach[a]\n(This reply can't be read: unknown_tool.)\nNote to the model: There is no tool" in text
+    assert (
+        "Action: Serach[a]\n(This reply can't be read: unknown_tool.)\nNote to the model: There is no tool"
+        in text
+    )
 
 
 def test_an_answer_is_shown_as_one_only_when_it_was_taken():
-    text = shown(["Thought: x\nAction: Finish[41]", "Thought: x\nAction: Finish[42]"], check_answer=lambda a: a == "42")
+    text = shown(
+        ["Thought: x\nAction: Finish[41]", "Thought: x\nAction: Finish[42]"], check_answer=lambda a: a == "42"
+    )
     assert "Answer: 41" not in text
     assert "Action: Finish[41]\nObservation: This answer was not accepted" in text
     assert text.count("Answer: 42") == 1
@@ -69,9 +90,13 @@ def test_reasons_of_runs_without_an_answer():
     assert "[no answer: 3 replies in a row did not keep to the format]" in text
     assert "The model's last reply, not in the format:\nIt is 42, surely." in text
     reasons = io.StringIO()
-    assert "no answer" not in shown(["Thought: x\nAction: Search[a]"], max_steps=1, printer_options={"reasons": reasons})
+    assert "no answer" not in shown(
+        ["Thought: x\nAction: Search[a]"], max_steps=1, printer_options={"reasons": reasons}
+    )
     assert reasons.getvalue() == "[no answer within 1 steps]\n"
-    assert "best answer so far" in shown(["Thought: x\nAction: Search[a]", "Action: Finish[1]"], max_steps=1, best_effort=True)
+    assert "best answer so far" in shown(
+        ["Thought: x\nAction: Search[a]", "Action: Finish[1]"], max_steps=1, best_effort=True
+    )
 
 
 def test_escape_codes_and_spoofed_lines_in_observations_are_made_visible():  # V05
@@ -87,7 +112,7 @@ def test_tokens_stream_up_to_the_action_in_any_chunking(size):
     reply = "Sure.\n\nThought: a long thought that goes on\nfor two lines\n**Action:** Search[x]\n"
     printer(StepStarted(1, ()))
     for start in range(0, len(reply), size):
-        printer(Token(reply[start:start + size]))
+        printer(Token(reply[start : start + size]))
     printer(Reply(reply))
     assert out.getvalue() == "Step 1\nSure.\nThought: a long thought that goes on\nfor two lines\n"
 
@@ -95,15 +120,25 @@ def test_tokens_stream_up_to_the_action_in_any_chunking(size):
 def test_thinking_and_restarts():
     out = io.StringIO()
     printer = Printer(out)
-    for event in (StepStarted(1, ()), Token("hmm, ", thinking=True), Token("well", thinking=True), Token("Thought: half of a line and"),
-                  Notice("again", restart=True), Token("Thought: whole\n"), Reply("Thought: whole"), Thought("whole")):
+    for event in (
+        StepStarted(1, ()),
+        Token("hmm, ", thinking=True),
+        Token("well", thinking=True),
+        Token("Thought: half of a line and"),
+        Notice("again", restart=True),
+        Token("Thought: whole\n"),
+        Reply("Thought: whole"),
+        Thought("whole"),
+    ):
         printer(event)
     assert out.getvalue() == "Step 1\nhmm, well\nThought: half of a line and\n! again\nThought: whole\n"
 
 
 def test_prompt_and_raw_reply_on_demand():
-    text = shown(["Thought: x\nAction: Search[a]", "Thought: y\nAction: Finish[1]"],
-                 printer_options={"show_prompt": True, "show_raw": True})
+    text = shown(
+        ["Thought: x\nAction: Search[a]", "Thought: y\nAction: Finish[1]"],
+        printer_options={"show_prompt": True, "show_raw": True},
+    )
     assert "--- the prompt ---\n(user)\nAnswer the question" in text
     assert "--- added to the prompt ---\nThought: x\nAction: Search[a]\nObservation: about a\n---" in text
     assert "--- the reply as it came ---\nThought: y\nAction: Finish[1]\n---" in text

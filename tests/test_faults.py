@@ -13,7 +13,17 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hello_react import HelloAgentsLLM, ModelError, ReActAgent, Reply, RunEnded, ScriptedLLM, Token, ToolError, ToolExecutor
+from hello_react import (
+    HelloAgentsLLM,
+    ModelError,
+    ReActAgent,
+    Reply,
+    RunEnded,
+    ScriptedLLM,
+    Token,
+    ToolError,
+    ToolExecutor,
+)
 from hello_react.errors import HelloReactError
 from hello_react.llm import OBSERVATION_STOPS, FunctionLLM
 from hello_react.parser import Action
@@ -52,11 +62,18 @@ FAULTS = {
     "L01 preamble without choices": events({"choices": []}, *pieces(END), DONE),
     "L02 usage chunk without choices": events(*pieces(END), usage(3, 4), DONE),
     "L03 null content": events(chunk(None, role="assistant"), *pieces(END), DONE),
-    "L04 no delta": events({"choices": [{"index": 0}]}, {"choices": [{"index": 0, "delta": None}]}, *pieces(END), DONE),
-    "L05 null reasoning": events(*[chunk(c["choices"][0]["delta"].get("content"), reasoning_content=None) for c in pieces(END)],
-                                 chunk("", "stop"), DONE),
+    "L04 no delta": events(
+        {"choices": [{"index": 0}]}, {"choices": [{"index": 0, "delta": None}]}, *pieces(END), DONE
+    ),
+    "L05 null reasoning": events(
+        *[chunk(c["choices"][0]["delta"].get("content"), reasoning_content=None) for c in pieces(END)],
+        chunk("", "stop"),
+        DONE,
+    ),
     "L07 all in reasoning": events(chunk(None, reasoning_content=END), chunk("", "stop"), DONE),
-    "L08 list content": events(chunk([{"type": "text", "text": END}, {"type": "image", "url": "x"}]), chunk("", "stop"), DONE),
+    "L08 list content": events(
+        chunk([{"type": "text", "text": END}, {"type": "image", "url": "x"}]), chunk("", "stop"), DONE
+    ),
     "L09 error event": events(*pieces(END)[:2], {"error": {"message": "upstream limit"}}),
     "L10 error event after the answer": events(*pieces(END), {"error": {"message": "late"}}),
     "L11 breaks off": breaks_after(*pieces(END)[:3]),
@@ -80,19 +97,26 @@ FAULTS = {
     "L34 stop": refuses("stop", then=END),
     "L36 stream options": refuses("stream_options", then=END),
     "L37 invented": text(LOOK + "\nObservation: fake\nThought: so\nAction: Finish[fake]"),
-    "L38 invented, split": events(*[chunk(sign) for sign in LOOK + "\nObservation: fake\nAction: Finish[fake]"], chunk("", "stop"), DONE),
+    "L38 invented, split": events(
+        *[chunk(sign) for sign in LOOK + "\nObservation: fake\nAction: Finish[fake]"], chunk("", "stop"), DONE
+    ),
     "L39 thinking": honours_stop("<think>\nObservation: hm\n</think>\n" + END),
     "L40 invented ending": text("Thought: x\nAction: Search[a]\nAction: Finish[fake]"),
     "L41 byte by byte": byte_by_byte(*pieces("Thought: 是\nAction: Finish[seven hundred thousand]"), DONE),
-    "L42 odd events": raw(b": ping\r\n\r\n", *[event(p).replace(b"data: ", b"data:").replace(b"\n", b"\r\n") for p in pieces(END)],
-                          b"data:[DONE]\r\n\r\n"),
+    "L42 odd events": raw(
+        b": ping\r\n\r\n",
+        *[event(p).replace(b"data: ", b"data:").replace(b"\n", b"\r\n") for p in pieces(END)],
+        b"data:[DONE]\r\n\r\n",
+    ),
     "L45 plain body": status(200, message(END)),
     "L46 no choices": status(200, {"choices": None}),
     "L47 empty": text(""),
-    "L49 broken json": raw(b"data: {\"choices\": [{\"del\n\n"),
+    "L49 broken json": raw(b'data: {"choices": [{"del\n\n'),
     "L52 unknown model": error(404, "model not found"),
     "L54 lone surrogate": text("Thought: \ud83d\nAction: Finish[seven hundred thousand]"),
-    "L55 two choices": events(*[{"choices": [p["choices"][0], {"index": 1, "delta": {"content": "no"}}]} for p in pieces(END)], DONE),
+    "L55 two choices": events(
+        *[{"choices": [p["choices"][0], {"index": 1, "delta": {"content": "no"}}]} for p in pieces(END)], DONE
+    ),
     "L56 glued": raw(b"data: " + b"".join(event(p)[6:].strip() for p in pieces(END)) + b"\n\n", event(DONE)),
 }
 MAY_ANSWER = {"seven hundred thousand", "Oslo has it"}
@@ -106,7 +130,9 @@ def test_fault_in_mid_run(name, nothing_of_this_machine):
         path = nothing_of_this_machine / f"{number}.jsonl"
         # The fault is the second reply, and it comes as often as it is asked for; then a regular end.
         with ModelServer([LOOK, *[FAULTS[name]] * 4, *[END] * 9]) as server:
-            model = HelloAgentsLLM("m", "secret-key-123456", server.url, timeout=0.4, max_retries=3, sleep=lambda s: None)
+            model = HelloAgentsLLM(
+                "m", "secret-key-123456", server.url, timeout=0.4, max_retries=3, sleep=lambda s: None
+            )
             failure = None
             with TraceWriter(path, secrets=("secret-key-123456",)) as trace:
                 try:
@@ -130,18 +156,61 @@ def test_fault_in_mid_run(name, nothing_of_this_machine):
         assert "secret-key" not in path.read_text("utf-8")
         for body in server.bodies:
             prompt = body["messages"][0]["content"]
-            assert not re.search(r"^Observation: (?!about |Your reply|10080|There is no|The Action|Not run)", prompt, re.MULTILINE), prompt
+            assert not re.search(
+                r"^Observation: (?!about |Your reply|10080|There is no|The Action|Not run)",
+                prompt,
+                re.MULTILINE,
+            ), prompt
 
 
 # --- random models, random tools
 
-PIECES = ["Thought: ", "Action: ", "Observation: ", "Search[", "Add[", "Finish[", "]", "[", "{", "}", '"', "\n", " ", "x", "答案", "42",
-          "Final Answer: ", "Action Input: ", "```", "<think>", "</think>", "**", '{"action": "Search", "action_input": "x"}', "(", ")",
-          "Danger[now]", ", ", "\r\n", "\u2028", "\ud83d", "<|im_end|>", "None", "行动：", "观察："]
+PIECES = [
+    "Thought: ",
+    "Action: ",
+    "Observation: ",
+    "Search[",
+    "Add[",
+    "Finish[",
+    "]",
+    "[",
+    "{",
+    "}",
+    '"',
+    "\n",
+    " ",
+    "x",
+    "答案",
+    "42",
+    "Final Answer: ",
+    "Action Input: ",
+    "```",
+    "<think>",
+    "</think>",
+    "**",
+    '{"action": "Search", "action_input": "x"}',
+    "(",
+    ")",
+    "Danger[now]",
+    ", ",
+    "\r\n",
+    "\u2028",
+    "\ud83d",
+    "<|im_end|>",
+    "None",
+    "行动：",
+    "观察：",
+]
 REPLIES = st.lists(st.lists(st.sampled_from(PIECES), max_size=14).map("".join), min_size=1, max_size=6)
-RESULTS = st.one_of(st.text(max_size=40), st.none(), st.integers(), st.lists(st.integers(), max_size=3), st.binary(max_size=8),
-                    st.lists(st.sampled_from(PIECES), max_size=8).map("".join),
-                    st.sampled_from([ValueError("{x}"), ToolError("no"), KeyError(1), SystemExit(2)]))
+RESULTS = st.one_of(
+    st.text(max_size=40),
+    st.none(),
+    st.integers(),
+    st.lists(st.integers(), max_size=3),
+    st.binary(max_size=8),
+    st.lists(st.sampled_from(PIECES), max_size=8).map("".join),
+    st.sampled_from([ValueError("{x}"), ToolError("no"), KeyError(1), SystemExit(2)]),
+)
 ENTRY = re.compile(r"^(?:Thought: |Action: |Observation: |\| |\(|\[|```|.*)", re.DOTALL)
 
 
@@ -158,6 +227,7 @@ def test_random_replies_and_tools_never_break_the_loop(replies, results, seed):
             if isinstance(result, BaseException):
                 raise result
             return result
+
         return run
 
     tools = ToolExecutor()
@@ -172,22 +242,28 @@ def test_random_replies_and_tools_never_break_the_loop(replies, results, seed):
     assert [name for name, _ in ran] == [name for name, _ in called]
     for step in result.steps:  # nothing is run that the reply does not hold whole
         for call in step.calls:
-            assert call.input in step.reply.text.replace("\\", "") or call.input.replace('"', "") in step.reply.text
+            assert (
+                call.input in step.reply.text.replace("\\", "")
+                or call.input.replace('"', "") in step.reply.text
+            )
     for sent, following in zip(model.calls, model.calls[1:]):
         before, after = sent[0]["content"], following[0]["content"]
         assert after.startswith(before)
-        added = after[len(before):]
+        added = after[len(before) :]
         assert len(re.findall(r"^Observation: ", added, re.MULTILINE)) == 1  # the real one, none invented
 
 
 @settings(max_examples=FUZZ, deadline=None)
-@given(reply=st.lists(st.sampled_from(PIECES), max_size=20).map("".join), cuts=st.lists(st.integers(1, 9), max_size=60))
+@given(
+    reply=st.lists(st.sampled_from(PIECES), max_size=20).map("".join),
+    cuts=st.lists(st.integers(1, 9), max_size=60),
+)
 def test_the_stream_cutter_gives_the_same_in_any_chunking(reply, cuts):
     def chunks(messages):
         start = 0
         for size in [*cuts, len(reply) + 1]:
             if start < len(reply):
-                yield reply[start:start + size]
+                yield reply[start : start + size]
             start += size
 
     def read_all(model):
@@ -202,4 +278,6 @@ def test_the_stream_cutter_gives_the_same_in_any_chunking(reply, cuts):
     shown, whole = read_all(FunctionLLM(chunks))
     assert (shown, whole) == read_all(ScriptedLLM([reply]))
     assert shown == whole
-    assert not re.search(r"\S[^\n]*\n\s*Observation: ", whole.split("</think>")[-1]) or whole.lstrip().startswith("Observation")
+    assert not re.search(
+        r"\S[^\n]*\n\s*Observation: ", whole.split("</think>")[-1]
+    ) or whole.lstrip().startswith("Observation")

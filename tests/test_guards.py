@@ -68,4 +68,6 @@ def test_a_cut_prompt_is_told_once():
 
 def test_growing_counts_unknown_counts_and_shorter_prompts_are_no_suspicion():
     watch = WindowWatch()
-    assert [watch.suspicion(*step) for step in [(1000, 300), (2000, None), (2000, 600), (900, 250), (1000, 250)]] == [None] * 5
+    assert [
+        watch.suspicion(*step) for step in [(1000, 300), (2000, None), (2000, 600), (900, 250), (1000, 250)]
+    ] == [None] * 5

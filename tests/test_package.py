@@ -27,7 +27,9 @@ def code_lines(path: Path) -> int:
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, documented) and ast.get_docstring(node) is not None:
             docstrings.update(range(node.body[0].lineno, node.body[0].end_lineno + 1))
-    return sum(1 for number, line in enumerate(source.split("\n"), 1) if line.strip() and number not in docstrings)
+    return sum(
+        1 for number, line in enumerate(source.split("\n"), 1) if line.strip() and number not in docstrings
+    )
 
 
 def total(*names: str) -> int:
@@ -39,20 +41,31 @@ def test_the_agent_fits_in_one_sitting():
 
 
 def test_the_core_stays_small():
-    assert total("parser", "tools", "agent", "repairs", "guards", "prompt", "llm", "events", "errors", "settings") < 1600
+    assert (
+        total(
+            "parser", "tools", "agent", "repairs", "guards", "prompt", "llm", "events", "errors", "settings"
+        )
+        < 1600
+    )
 
 
 def test_there_is_one_loop_and_its_method_is_short():
     tree = ast.parse((PACKAGE / "agent.py").read_text(encoding="utf-8"))
     loops = [node for node in ast.walk(tree) if isinstance(node, ast.While)]
     assert len(loops) == 1
-    methods = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and loops[0] in ast.walk(node)]
+    methods = [
+        node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and loops[0] in ast.walk(node)
+    ]
     assert all(method.end_lineno - method.lineno + 1 < 60 for method in methods)
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(PACKAGE)))
 def test_lines_are_at_most_110_columns(path):
-    assert [number for number, line in enumerate(path.read_text(encoding="utf-8").split("\n"), 1) if len(line) > 110] == []
+    assert [
+        number
+        for number, line in enumerate(path.read_text(encoding="utf-8").split("\n"), 1)
+        if len(line) > 110
+    ] == []
 
 
 # Each room may import from its own row or from the rows below it.
@@ -80,8 +93,12 @@ def imports_of(path: Path):
     relative = path.relative_to(PACKAGE)
     room = relative.parts[0].removesuffix(".py")
     tree = ast.parse(path.read_text(encoding="utf-8"))
-    typing_only = {inner for node in ast.walk(tree) if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
-                   for inner in ast.walk(node)}
+    typing_only = {
+        inner
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+        for inner in ast.walk(node)
+    }
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node not in typing_only:
             if node.level:
@@ -95,8 +112,11 @@ def imports_of(path: Path):
                 yield room, name
 
 
-@pytest.mark.parametrize("path", [path for path in SOURCES if path.name != "__init__.py" or path.parent != PACKAGE],
-                         ids=lambda path: str(path.relative_to(PACKAGE)))
+@pytest.mark.parametrize(
+    "path",
+    [path for path in SOURCES if path.name != "__init__.py" or path.parent != PACKAGE],
+    ids=lambda path: str(path.relative_to(PACKAGE)),
+)
 def test_no_room_imports_from_a_floor_above(path):
     for room, imported in imports_of(path):
         if (PACKAGE / f"{imported}.py").exists() or (PACKAGE / imported).is_dir():
@@ -108,43 +128,62 @@ def test_print_is_for_the_command_line_alone():
     for path in SOURCES:
         if path.name in allowed or "training" in path.parts:
             continue
-        calls = [node for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-                 if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "print"]
+        calls = [
+            node
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "print"
+        ]
         assert calls == [], path
 
 
-@pytest.mark.parametrize("code", [
-    "import hello_react",
-    "import hello_react; hello_react.__version__",
-    "from hello_react import parse; parse('Action: Finish[1]')",
-    "from hello_react.cli import main; main(['--help'])",
-    "from hello_react.cli import main; main(['--version'])",
-    "from hello_react import ScriptedLLM, ReActAgent, ToolExecutor; "
-    "ReActAgent(ScriptedLLM(['Action: Finish[1]']), ToolExecutor()).run('q')",
-])
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import hello_react",
+        "import hello_react; hello_react.__version__",
+        "from hello_react import parse; parse('Action: Finish[1]')",
+        "from hello_react.cli import main; main(['--help'])",
+        "from hello_react.cli import main; main(['--version'])",
+        "from hello_react import ScriptedLLM, ReActAgent, ToolExecutor; "
+        "ReActAgent(ScriptedLLM(['Action: Finish[1]']), ToolExecutor()).run('q')",
+    ],
+)
 def test_nothing_heavy_is_imported_before_it_is_needed(code):
     check = f"import sys; {code}; sys.exit(bool({{'openai', 'pydantic', 'requests', 'dotenv', 'xllamacpp'}} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", check], capture_output=True).returncode == 0
 
 
 def test_importing_does_nothing():
-    script = ("import builtins, os, sys; before = dict(os.environ); import hello_react; assert dict(os.environ) == before; "
-              "loaded = [name for name in sys.modules if name.startswith('hello_react')]; print(loaded)")
+    script = (
+        "import builtins, os, sys; before = dict(os.environ); import hello_react; assert dict(os.environ) == before; "
+        "loaded = [name for name in sys.modules if name.startswith('hello_react')]; print(loaded)"
+    )
     run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert run.stdout.strip() == "['hello_react']"
     assert run.stderr == ""
 
 
 def test_every_public_name_is_there_and_documented():
-    wanted = {"HelloAgentsLLM", "ScriptedLLM", "FunctionLLM", "Tool", "ToolExecutor", "ReActAgent", "Result", "parse", "search",
-              "calculate", "default_llm"}
+    wanted = {
+        "HelloAgentsLLM",
+        "ScriptedLLM",
+        "FunctionLLM",
+        "Tool",
+        "ToolExecutor",
+        "ReActAgent",
+        "Result",
+        "parse",
+        "search",
+        "calculate",
+        "default_llm",
+    }
     assert wanted <= set(hello_react.__all__)
     for name in hello_react.__all__:
         thing = getattr(hello_react, name)
         assert name == "__version__" or thing.__doc__, name
     assert set(dir(hello_react)) >= set(hello_react.__all__)
     with pytest.raises(AttributeError, match="no attribute 'Serach'"):
-        hello_react.Serach  # noqa: B018
+        hello_react.Serach
 
 
 def test_the_version_is_the_projects():
@@ -169,7 +208,11 @@ def test_module_docstrings_say_what_they_are_and_their_examples_run(name):
 def test_public_functions_and_classes_have_docstrings(path):
     for node in ast.parse(path.read_text(encoding="utf-8")).body:
         overloaded = any(ast.unparse(mark) == "overload" for mark in getattr(node, "decorator_list", []))
-        if isinstance(node, (ast.FunctionDef, ast.ClassDef)) and not node.name.startswith("_") and not overloaded:
+        if (
+            isinstance(node, (ast.FunctionDef, ast.ClassDef))
+            and not node.name.startswith("_")
+            and not overloaded
+        ):
             assert ast.get_docstring(node), f"{path.name}: {node.name}"
 
 

@@ -20,7 +20,11 @@ def reads_as(turn: Turn, wanted: dict) -> bool:
     if wanted["type"] == "finish":
         return isinstance(move, Finish) and wanted.get("answer", move.answer) == move.answer
     if wanted["type"] == "actions":
-        calls = [{"tool": call.tool, "input": call.input} for call in (move, *turn.rest) if isinstance(call, Action)]
+        calls = [
+            {"tool": call.tool, "input": call.input}
+            for call in (move, *turn.rest)
+            if isinstance(call, Action)
+        ]
         return len(calls) > 1 and wanted.get("actions", calls) == calls
     return (
         isinstance(move, Action)
@@ -32,5 +36,8 @@ def reads_as(turn: Turn, wanted: dict) -> bool:
 @pytest.mark.parametrize("row", ROWS, ids=[row["id"] for row in ROWS])
 def test_reply_reads_as_expected(row):
     turn = parse(row["text"], row["tools"])
-    assert any(reads_as(turn, wanted) for wanted in [row["expect"], *row.get("also_ok", [])]), (row["text"], turn)
+    assert any(reads_as(turn, wanted) for wanted in [row["expect"], *row.get("also_ok", [])]), (
+        row["text"],
+        turn,
+    )
     assert not any(reads_as(turn, wanted) for wanted in row.get("never", [])), (row["text"], turn)

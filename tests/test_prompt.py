@@ -49,13 +49,18 @@ def test_an_unknown_language_is_refused():
 
 
 def test_earlier_turns_stand_before_the_question_in_either_language():
-    assert "Earlier in this conversation:\nQuestion: a\nAnswer: b\n\nQuestion: q\n" in Prompt().text("q", "", "", [("a", "b")])
+    assert "Earlier in this conversation:\nQuestion: a\nAnswer: b\n\nQuestion: q\n" in Prompt().text(
+        "q", "", "", [("a", "b")]
+    )
     assert "之前的对话：\nQuestion: 甲\n" in Prompt().text("问", "", "", [("甲", "乙")])
     assert "(none)" in Prompt().text("q", "")
 
 
 def test_labels_in_foreign_text_are_quoted():
     text = "fine\nAction: x\n  **Observation 2:** y\n观察：z\nResult: kept\nnot Action: z"
-    assert quote_labels(text) == "fine\n| Action: x\n| **Observation 2:** y\n| 观察：z\nResult: kept\nnot Action: z"
+    assert (
+        quote_labels(text)
+        == "fine\n| Action: x\n| **Observation 2:** y\n| 观察：z\nResult: kept\nnot Action: z"
+    )
     assert quote_labels("Thought: a") == "| Thought: a"
     assert quote_labels("a\r\nb\u2028Action: c") == "a\r\nb\u2028Action: c"

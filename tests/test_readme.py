@@ -13,8 +13,10 @@ from tests.servers import ModelServer
 
 ROOT = Path(__file__).resolve().parent.parent
 READMES = ["README.md", "README.zh-CN.md"]
-ANSWERS = ["Thought: I need the product.\nAction: Calculator[(2123 + 2321) * 312]",
-           "Thought: That is it.\nAction: Finish[1386528]"]
+ANSWERS = [
+    "Thought: I need the product.\nAction: Calculator[(2123 + 2321) * 312]",
+    "Thought: That is it.\nAction: Finish[1386528]",
+]
 
 
 def read(name):
@@ -26,11 +28,17 @@ def blocks(name, language):
     return [text for kind, text in fences if kind == language]
 
 
-@pytest.mark.parametrize(("name", "number"), [(name, number) for name in READMES for number in range(len(blocks(name, "python")))])
+@pytest.mark.parametrize(
+    ("name", "number"), [(name, number) for name in READMES for number in range(len(blocks(name, "python")))]
+)
 def test_python_blocks_run(name, number, monkeypatch, nothing_of_this_machine):
     (nothing_of_this_machine / "block.py").write_text(blocks(name, "python")[number], encoding="utf-8")
     with ModelServer(ANSWERS) as server:
-        for setting, value in {"LLM_MODEL_ID": "m", "LLM_API_KEY": "k1234567", "LLM_BASE_URL": server.url}.items():
+        for setting, value in {
+            "LLM_MODEL_ID": "m",
+            "LLM_API_KEY": "k1234567",
+            "LLM_BASE_URL": server.url,
+        }.items():
             monkeypatch.setenv(setting, value)
         monkeypatch.setenv("PYTHONIOENCODING", "utf-8")
         run = subprocess.run([sys.executable, "block.py"], capture_output=True, encoding="utf-8", timeout=100)
@@ -53,8 +61,16 @@ def test_options_settings_and_files_exist(name):
 @pytest.mark.parametrize("name", READMES)
 def test_the_annotated_tree_names_every_room(name):
     tree = next(block for block in blocks(name, "") if block.startswith("hello_react/\n"))
-    rooms = {path.name for path in (ROOT / "hello_react").iterdir() if path.suffix == ".py" and path.name != "__init__.py"}
-    folders = {f"{path.name}/" for path in (ROOT / "hello_react").iterdir() if path.is_dir() and path.name != "__pycache__"}
+    rooms = {
+        path.name
+        for path in (ROOT / "hello_react").iterdir()
+        if path.suffix == ".py" and path.name != "__init__.py"
+    }
+    folders = {
+        f"{path.name}/"
+        for path in (ROOT / "hello_react").iterdir()
+        if path.is_dir() and path.name != "__pycache__"
+    }
     missing = [room for room in sorted(rooms | folders) if room not in tree]
     assert missing == []
     for room in re.findall(r"[\w]+\.py|^  ([a-z]+/)", tree):
@@ -66,10 +82,13 @@ def test_both_readmes_hold_the_same_blocks(language):
     english, chinese = (blocks(name, language) for name in READMES)
     assert len(english) == len(chinese)
     if language == "sh":
+
         def commands(block):
             return [line.split("#")[0].strip() for line in block.splitlines()]
-        assert [[re.sub(r'"[^"]*"', '""', c) for c in commands(b)] for b in english] \
-            == [[re.sub(r'"[^"]*"', '""', c) for c in commands(b)] for b in chinese]
+
+        assert [[re.sub(r'"[^"]*"', '""', c) for c in commands(b)] for b in english] == [
+            [re.sub(r'"[^"]*"', '""', c) for c in commands(b)] for b in chinese
+        ]
 
 
 def test_both_readmes_have_the_same_sections():

@@ -6,7 +6,7 @@ import sys
 import threading
 import time
 from dataclasses import dataclass
-from typing import Annotated, Literal, Optional
+from typing import Annotated, Literal
 
 import pydantic
 import pytest
@@ -59,29 +59,53 @@ def test_names_that_tolerant_reading_would_confuse_are_refused(other):  # T11
         tools.register_tool(other, "Two.", str.upper)
 
 
-@pytest.mark.parametrize("name", ["", " ", "a[b", "a]", "a(b", "a:b", "a：b", "a\nb", " a", "a ", "-a", "x" * 61, None, 3,
-                                  "`a`", "a{b}"])
+@pytest.mark.parametrize(
+    "name",
+    ["", " ", "a[b", "a]", "a(b", "a:b", "a：b", "a\nb", " a", "a ", "-a", "x" * 61, None, 3, "`a`", "a{b}"],
+)
 def test_names_that_no_reply_could_hold_are_refused(name):
     with pytest.raises(ToolError, match="name"):
         Tool(name, "A tool.", str.upper)
 
 
-@pytest.mark.parametrize("name", ["Finish", "finish", "FINISH", "Final Answer", "Action", "thought", "Observation", "None",
-                                  "行动", "答案", "完成"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "Finish",
+        "finish",
+        "FINISH",
+        "Final Answer",
+        "Action",
+        "thought",
+        "Observation",
+        "None",
+        "行动",
+        "答案",
+        "完成",
+    ],
+)
 def test_names_with_a_meaning_of_their_own_are_refused(name):
     with pytest.raises(ToolError, match="meaning of its own"):
         Tool(name, "A tool.", str.upper)
 
 
-@pytest.mark.parametrize("name", ["FinishOrder", "web-search", "wiki.search", "Python REPL", "add2", "搜索", "Acting"])
+@pytest.mark.parametrize(
+    "name", ["FinishOrder", "web-search", "wiki.search", "Python REPL", "add2", "搜索", "Acting"]
+)
 def test_other_names_are_fine(name):
     assert Tool(name, "A tool.", str.upper).name == name
 
 
-@pytest.mark.parametrize(("description", "function", "message"), [
-    ("", str.upper, "description"), ("  ", str.upper, "description"), (str.upper, "text", "description"),
-    ("A tool.", "text", "function"), ("A tool.", None, "function"),
-])
+@pytest.mark.parametrize(
+    ("description", "function", "message"),
+    [
+        ("", str.upper, "description"),
+        ("  ", str.upper, "description"),
+        (str.upper, "text", "description"),
+        ("A tool.", "text", "function"),
+        ("A tool.", None, "function"),
+    ],
+)
 def test_wrong_registration_says_what_is_missing(description, function, message):
     with pytest.raises(ToolError, match=message):
         Tool("Search", description, function)
@@ -122,7 +146,9 @@ def test_function_without_docstring_is_refused_with_the_reason():
 # --- input
 
 
-@pytest.mark.parametrize("text", ["Oslo", "", " two words ", '{"a": 1}', "[1]", 'q="x"', "a\nb", "{x}", "%s", "答案"])
+@pytest.mark.parametrize(
+    "text", ["Oslo", "", " two words ", '{"a": 1}', "[1]", 'q="x"', "a\nb", "{x}", "%s", "答案"]
+)
 def test_one_text_parameter_takes_the_text_as_it_stands(text):
     assert run(lambda query: f"<{query}>", text).text == f"<{text}>"
 
@@ -157,7 +183,9 @@ def test_one_list_or_object_parameter_takes_json():
     assert run(total, "many").error == "bad_input"
 
 
-@pytest.mark.parametrize("text", ['{"a": 1, "b": 2}', '{"a": "1", "b": 2.0}', "a=1, b=2", "1, 2", "[1, 2]", '{"b": 2, "a": 1}'])
+@pytest.mark.parametrize(
+    "text", ['{"a": 1, "b": 2}', '{"a": "1", "b": 2.0}', "a=1, b=2", "1, 2", "[1, 2]", '{"b": 2, "a": 1}']
+)
 def test_several_parameters_take_an_object_keywords_or_values_in_order(text):
     def add(a: int, b: int) -> int:
         return a + b
@@ -165,12 +193,23 @@ def test_several_parameters_take_an_object_keywords_or_values_in_order(text):
     assert run(add, text).text == "3"
 
 
-@pytest.mark.parametrize(("text", "words"), [
-    ("1", "not a JSON object"), ("one and two", "not a JSON object"), ('{"a": 1}', "'b' is missing"),
-    ('{"a": 1, "c": 2}', "'c' is unknown"), ('{"a": "x", "b": 2}', "'a'"), ("1, 2, 3", "not a JSON object"),
-    ('{"a": 1, "b": ', "not a JSON object"), ('{"a": null, "b": 1}', "'a'"), ("a=1, b=__import__('os')", "not a JSON object"),
-    ("", "not a JSON object"), ("[" * 100_000, "not a JSON object"), ("a=" + "(" * 3_000, "not a JSON object"),
-])
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("1", "not a JSON object"),
+        ("one and two", "not a JSON object"),
+        ('{"a": 1}', "'b' is missing"),
+        ('{"a": 1, "c": 2}', "'c' is unknown"),
+        ('{"a": "x", "b": 2}', "'a'"),
+        ("1, 2, 3", "not a JSON object"),
+        ('{"a": 1, "b": ', "not a JSON object"),
+        ('{"a": null, "b": 1}', "'a'"),
+        ("a=1, b=__import__('os')", "not a JSON object"),
+        ("", "not a JSON object"),
+        ("[" * 100_000, "not a JSON object"),
+        ("a=" + "(" * 3_000, "not a JSON object"),
+    ],
+)
 def test_wrong_arguments_are_answered_with_what_was_expected(text, words):
     called = []
 
@@ -216,8 +255,14 @@ def test_rich_types_are_validated_and_described():
         city: str
         country: str = "Norway"
 
-    def weather(place: Place, unit: Unit, days: Annotated[int, pydantic.Field(ge=1)] = 1, mode: Literal["a", "b"] = "a",
-                note: Optional[str] = None, tags: list[str] = []):  # noqa: B006, UP045
+    def weather(
+        place: Place,
+        unit: Unit,
+        days: Annotated[int, pydantic.Field(ge=1)] = 1,
+        mode: Literal["a", "b"] = "a",
+        note: str | None = None,
+        tags: list[str] = [],
+    ):
         return f"{place.city},{place.country},{unit.value},{days},{mode},{note},{tags}"
 
     text = '{"place": {"city": "Oslo"}, "unit": "F", "tags": ["x"]}'
@@ -288,13 +333,31 @@ class Row(pydantic.BaseModel):
     name: str
 
 
-@pytest.mark.parametrize(("value", "text"), [
-    ("plain {x} %s", "plain {x} %s"), (3, "3"), (0, "0"), (False, "False"), (2.5, "2.5"), ({"a": "北京"}, '{"a": "北京"}'),
-    ([1, "b"], '[1, "b"]'), ((1, 2), "[1, 2]"), ({3}, "[3]"), (Point(1, 2), '{"x": 1, "y": 2}'), (Row(name="x"), '{"name": "x"}'),
-    (b"caf\xc3\xa9", "café"), (b"\xff", "\ufffd"), (None, "The tool gave no result."), ("", "The tool gave an empty text."),
-    (" \n", "The tool gave an empty text."), ({(1, 2): 3}, "{(1, 2): 3}"), ("phone \ud83d", "phone \ufffd"), ("a\x00b", "ab"),
-    ([Point(1, 2)], '["Point(x=1, y=2)"]'),
-])
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ("plain {x} %s", "plain {x} %s"),
+        (3, "3"),
+        (0, "0"),
+        (False, "False"),
+        (2.5, "2.5"),
+        ({"a": "北京"}, '{"a": "北京"}'),
+        ([1, "b"], '[1, "b"]'),
+        ((1, 2), "[1, 2]"),
+        ({3}, "[3]"),
+        (Point(1, 2), '{"x": 1, "y": 2}'),
+        (Row(name="x"), '{"name": "x"}'),
+        (b"caf\xc3\xa9", "café"),
+        (b"\xff", "\ufffd"),
+        (None, "The tool gave no result."),
+        ("", "The tool gave an empty text."),
+        (" \n", "The tool gave an empty text."),
+        ({(1, 2): 3}, "{(1, 2): 3}"),
+        ("phone \ud83d", "phone \ufffd"),
+        ("a\x00b", "ab"),
+        ([Point(1, 2)], '["Point(x=1, y=2)"]'),
+    ],
+)
 def test_results_of_any_type_become_readable_text(value, text):  # T03
     assert run(lambda: value, "").text == text
 
@@ -343,8 +406,19 @@ def test_unknown_tool_lists_the_names_and_suggests_the_nearest():
     assert ToolExecutor().execute("Search", "x").text == "There is no tool named 'Search'. Tools: none."
 
 
-@pytest.mark.parametrize("error", [ValueError("bad"), KeyError("k"), Exception(), RecursionError(), SystemExit(3), GeneratorExit(),
-                                   MemoryError(), asyncio.CancelledError()])
+@pytest.mark.parametrize(
+    "error",
+    [
+        ValueError("bad"),
+        KeyError("k"),
+        Exception(),
+        RecursionError(),
+        SystemExit(3),
+        GeneratorExit(),
+        MemoryError(),
+        asyncio.CancelledError(),
+    ],
+)
 def test_a_tool_may_raise_anything(error):
     def broken(text):
         raise error
@@ -391,7 +465,9 @@ def test_slow_tool_times_out():  # T12
 
 
 def test_without_a_time_limit_a_tool_runs_in_the_callers_thread():
-    assert run(lambda: threading.current_thread().name, "", timeout=None).text == threading.current_thread().name
+    assert (
+        run(lambda: threading.current_thread().name, "", timeout=None).text == threading.current_thread().name
+    )
     assert run(lambda: threading.current_thread().name, "", "Clock").text == "tool Clock"
 
 
@@ -410,10 +486,17 @@ def test_retries_help_against_passing_faults():
     assert len(tries) == 2
 
 
-@pytest.mark.parametrize("text", [
-    "403 for https://example.com/search?q=Oslo&api_key=abcdef123456", "Authorization: Bearer abcdef123456", "key sk-abcdef123456",
-    "{'api_key': 'abcdef123456'}", "appid=abcdef123456", "token: abcdef123456",
-])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "403 for https://example.com/search?q=Oslo&api_key=abcdef123456",
+        "Authorization: Bearer abcdef123456",
+        "key sk-abcdef123456",
+        "{'api_key': 'abcdef123456'}",
+        "appid=abcdef123456",
+        "token: abcdef123456",
+    ],
+)
 def test_keys_in_a_tools_error_are_masked(text):  # V04
     def broken(query):
         raise OSError(text)
@@ -446,7 +529,11 @@ def test_tools_that_keep_state_are_fresh_in_every_run():
     tools.register_tool("Open", "Opens.", page.open)
     tools.register_tool("Count", "Counts.", page.count)
     one, two = tools.for_run(), tools.for_run()
-    assert [one.execute("Open", "x").text, one.execute("Open", "x").text, one.execute("Count", "").text] == ["1", "2", "2"]
+    assert [one.execute("Open", "x").text, one.execute("Open", "x").text, one.execute("Count", "").text] == [
+        "1",
+        "2",
+        "2",
+    ]
     assert two.execute("Count", "").text == "0"
     assert page.opened == 0
 
@@ -481,8 +568,12 @@ def test_many_threads_share_one_registry():
     tools = ToolExecutor()
     tools.register_tool("Double", "Doubles.", lambda text: text * 2)
     results = []
-    threads = [threading.Thread(target=lambda i=i: results.append(tools.execute("Double", str(i)).text == str(i) * 2))
-               for i in range(50)]
+    threads = [
+        threading.Thread(
+            target=lambda i=i: results.append(tools.execute("Double", str(i)).text == str(i) * 2)
+        )
+        for i in range(50)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -23,9 +23,9 @@ from hello_react.errors import (
     ModelTimeoutError,
 )
 from hello_react.events import Notice, Observation, Reply, RunStarted, ToolCall, Usage
+from hello_react.logs import LogListener, configure
 from hello_react.parser import Action
 from hello_react.tool_calling import ToolCallingAgent
-from hello_react.logs import LogListener, configure
 from hello_react.tracing import OtelListener, otlp_provider
 
 from .servers import ModelServer
