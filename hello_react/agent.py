@@ -77,7 +77,7 @@ class ReActAgent:
         llm_client: the model; anything with `think(messages, **options)`, see `llm`.
         tool_executor: the tools.
         max_steps: model calls at most; an unreadable reply counts too.
-        prompt: language, examples, instructions, template; see `Prompt`.
+        prompt: language, examples, instructions, template; the client's own or the usual one if None.
         time_limit: seconds for a whole run; None for no limit.
         max_malformed: unreadable replies in a row that end the run.
         observation_limit: characters of a tool's result that the model reads.
@@ -101,7 +101,8 @@ class ReActAgent:
         if not isinstance(tool_executor, ToolExecutor):
             raise ValueError(f"tool_executor must be a ToolExecutor, not {type(tool_executor).__name__}")
         Deadline(time_limit)
-        self.llm, self.tools, self.prompt = llm_client, tool_executor, prompt or Prompt()
+        self.llm, self.tools = llm_client, tool_executor
+        self.prompt = prompt or getattr(llm_client, "prompt", None) or Prompt()
         self.max_steps = whole_number("max_steps", max_steps, 1)
         self.max_malformed = whole_number("max_malformed", max_malformed, 1)
         self.observation_limit = whole_number("observation_limit", observation_limit, 1)

@@ -253,7 +253,7 @@ def _agent(options: argparse.Namespace, settings: Settings, said: bool) -> ReAct
         "max_steps": options.max_steps, "time_limit": options.time_limit, "best_effort": options.best_effort,
         "approve": _ask_approval if options.approve else None,
     }
-    lang: Lang = "en" if local else options.lang  # the embedded model knows the English prompt only
+    lang: Lang = "en" if local else options.lang  # the embedded model knows English only
     if options.agent == "tools":
         from .tool_calling import ToolCallingAgent
 
@@ -262,7 +262,8 @@ def _agent(options: argparse.Namespace, settings: Settings, said: bool) -> ReAct
         return ToolCallingAgent(client, tools, prompt=Prompt(lang=lang), **limits)
     from .agent import ReActAgent
 
-    return ReActAgent(client, tools, prompt=Prompt(lang=lang, examples=examples), **limits)
+    own = local and not examples  # the embedded model brings a prompt of its own
+    return ReActAgent(client, tools, prompt=None if own else Prompt(lang=lang, examples=examples), **limits)
 
 
 def _uses_local(options: argparse.Namespace, settings: Settings) -> bool:
@@ -283,8 +284,6 @@ def _client(options: argparse.Namespace, local: bool, say: Callable[[str], None]
         client = default_llm(say=say, **given)
     else:
         return HelloAgentsLLM(options.model, base_url=options.base_url, **given)
-    say(f"Model: {client.model}, embedded, no key needed. It is very small and often wrong; "
-        "set LLM_MODEL_ID, LLM_API_KEY and LLM_BASE_URL for a capable one.")
     return client
 
 

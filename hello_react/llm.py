@@ -85,6 +85,9 @@ class HelloAgentsLLM:
         self._service = Service(self.base_url, check_key("LLM_API_KEY", str(given["LLM_API_KEY"])))
         self._sleep = sleep
 
+    prompt: Any = None
+    """The `Prompt` that this model was made for, if any; an agent takes it when it is given none."""
+
     def __repr__(self) -> str:
         return f"HelloAgentsLLM(model={self.model!r}, base_url={self._service.where!r})"
 

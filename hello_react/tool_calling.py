@@ -35,6 +35,7 @@ from .errors import ModelStatusError
 from .events import Event, Message, Notice, Observation, Reply, Step, ToolCall
 from .memory import Conversation
 from .parser import Action, Finish, Malformed, Turn, parse
+from .prompt import Prompt
 from .repairs import LABEL, decode_json, drop_template_tokens, drop_thinking, json_calls, label_kind, squeeze
 from .text import clip
 from .tools import Tool, ToolExecutor
@@ -87,6 +88,7 @@ class ToolCallingAgent(ReActAgent):
 
     def __init__(self, llm_client: Any, tool_executor: ToolExecutor, max_steps: int = 5, *,
                  temperature: float | None = None, max_tokens: int | None = None, **options: Any) -> None:
+        options["prompt"] = options.get("prompt") or Prompt()  # a client's own is for the text format
         super().__init__(llm_client, tool_executor, max_steps, **options)
         if self.prompt.template is not None or self.prompt.examples:
             raise ValueError("A prompt's template and examples are for the text format; ToolCallingAgent "

@@ -689,3 +689,12 @@ def test_malformed_is_an_event_with_its_reason():
         "empty_reply",
         "empty_answer",
     ]
+
+
+def test_a_clients_own_prompt_is_taken_unless_another_is_given():
+    model = ScriptedLLM([DONE, DONE])
+    model.prompt = Prompt(template="{tools}|{question}|{history}")
+    ReActAgent(model, tools()).run("q", verbose=False)
+    ReActAgent(model, tools(), prompt=Prompt(lang="en")).run("q", verbose=False)
+    assert prompts(ReActAgent(model, tools()))[0].endswith("|q|")
+    assert "Tools:" in model.calls[1][0]["content"]

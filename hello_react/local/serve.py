@@ -40,8 +40,8 @@ START_LIMIT = 120.0
 ADAPTER = Path(__file__).with_name("adapter.gguf")
 """Where the LoRA adapter for the embedded model lies, if there is one; no other model gets it."""
 
-NOTE = ("SmolLM2-135M-Instruct is very small (135 million parameters): it shows how an agent works, "
-        "but its answers are often wrong.")
+NOTE = ("Model: SmolLM2-135M-Instruct, embedded. It is very small (135 million parameters) and often wrong; "
+        "set LLM_MODEL_ID, LLM_API_KEY and LLM_BASE_URL for a capable one.")
 """What to tell whoever uses the embedded model."""
 
 
@@ -152,6 +152,7 @@ def embedded_llm(say: Say = None, **options: Any) -> HelloAgentsLLM:
         As `LocalServer`.
     """
     from ..llm import HelloAgentsLLM
+    from .prompt import embedded_prompt
 
     if not available():
         raise MissingExtraError("The embedded model", "local")
@@ -161,9 +162,11 @@ def embedded_llm(say: Say = None, **options: Any) -> HelloAgentsLLM:
         if server is None or not server.running:
             server = _shared[files] = LocalServer(*files)
             if say:
-                say(NOTE if server.path == weights_path() else f"The model {server.model} runs here.")
-    return HelloAgentsLLM(model=server.model, api_key=server.api_key, base_url=server.url,
-                          **{"temperature": 0, "max_tokens": 512, "timeout": 300, **options})
+                say(NOTE if server.path == weights_path() else f"Model: {server.model}, on this machine.")
+    client = HelloAgentsLLM(model=server.model, api_key=server.api_key, base_url=server.url,
+                            **{"temperature": 0, "max_tokens": 512, "timeout": 300, **options})
+    client.prompt = embedded_prompt()
+    return client
 
 
 def run_server(path: str, adapter: str, alias: str, key: str, context: int, port: int, threads: int,
