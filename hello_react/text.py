@@ -179,7 +179,8 @@ def unquote(text: str) -> str:
 
 
 _KEY_LIKE = re.compile(
-    r"(?i)\b((?:api[_-]?key|appid|access[_-]?token|token|secret|password|key)[\"']?\s{0,2}[=:]\s{0,2}[\"']?)[^\s&\"',;)]{6,}"
+    r"(?i)\b((?:api[_-]?key|appid|access[_-]?token|token|secret|password|key)[\"']?\s{0,2}[=:]\s{0,2}[\"']?)"
+    r"[^\s&\"',;)]{6,}"
     r"|\b(bearer\s{1,2})[^\s\"',;)]{6,}|\b(sk-)[\w-]{6,}")
 
 
