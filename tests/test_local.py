@@ -22,7 +22,7 @@ from typing import Any
 
 import pytest
 
-from hello_react import local
+from hello_react import ReActAgent, Token, ToolExecutor, default_llm, local
 from hello_react.errors import HelloReactError, ModelError, SettingsError
 from hello_react.local import fetch
 from hello_react.local.__main__ import main
@@ -570,3 +570,38 @@ def test_serve_tells_when_the_server_is_gone(weights):
     _, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 3
     assert err.endswith("Error: The model server ended by itself.\n")
+
+
+# --- an agent on the real server
+
+
+def add(a: int, b: int) -> int:
+    """Adds two numbers."""
+    return a + b
+
+
+@model
+def test_the_loop_runs_on_the_real_server(weights, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    tools = ToolExecutor()
+    tools.tool(add)
+    forced = r'root ::= "Thought: I add them.\nAction: add[1, 2]\nObservation: 9\nAction: Finish[9]"'
+    llm = default_llm(max_tokens=60, extra_body={"grammar": forced})
+    events = list(ReActAgent(llm, tools).stream("What is 1 + 2?"))
+    result = events[-1].result
+    # The model is made to write on after its action: the server stops there, the tool runs, nothing invented counts.
+    assert [step.reply.text for step in result.steps] == ["Thought: I add them.\nAction: add[1, 2]"] * 3
+    assert [step.observations[0].text.split("\n")[0] for step in result.steps] == ["3"] * 3
+    assert (result.status, result.answer) == ("repeating", None)
+    assert sum(isinstance(event, Token) for event in events) > 10
+    assert result.usage.total_tokens > 100
+
+
+@model
+def test_the_loop_ends_with_a_status_whatever_the_model_writes(weights, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    tools = ToolExecutor()
+    tools.tool(add)
+    result = ReActAgent(default_llm(max_tokens=60), tools, max_steps=2).run("What is 1 + 2?", verbose=False)
+    assert result.status in ("finished", "max_steps", "malformed", "repeating")
+    assert (result.answer is not None) == (result.status == "finished")
