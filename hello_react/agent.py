@@ -73,6 +73,9 @@ class Run:
 class ReActAgent:
     """Thinks, acts and observes until it finishes or a limit ends the run.
 
+    To use it, `run`, `stream`, `arun` and `astream` are all there is; the loop is `_run`, and what follows it
+    are the loop's pieces.
+
     Args:
         llm_client: the model; anything with `think(messages, **options)`, see `llm`.
         tool_executor: the tools.
@@ -234,10 +237,11 @@ class ReActAgent:
     def decide(self, run: Run, reply: Reply) -> Generator[Event, None, Turn]:
         """What the reply says: a thought, and then calls, an ending or what was wrong with it."""
         turn = self.read(reply, run)
+        if self.is_last(run) and isinstance(turn.move, Action):
+            turn = replace(turn, move=Malformed("conflict", "No step was left to run this call."), rest=())
         if turn.thought:
             yield Thought(turn.thought)
-        wants_tools = isinstance(turn.move, Action) and not self.is_last(run)
-        yield from self.pick(turn) if wants_tools else (turn.move,)
+        yield from self.pick(turn) if isinstance(turn.move, Action) else (turn.move,)
         return turn
 
     def observe(self, run: Run, reply: Reply, turn: Turn) -> Generator[Event, None, None]:
@@ -290,7 +294,8 @@ class ReActAgent:
         """The result of a run that does not go on; an answer joins the conversation, `failure` carries it."""
         assert run.status is not None
         name = "" if isinstance(failure, HelloReactError) else f"{type(failure).__name__}: "
-        reason = REASONS[run.status].format(max_steps=self.max_steps, max_malformed=self.max_malformed,
+        steps = f"{self.max_steps} step{'s' if self.max_steps > 1 else ''}"
+        reason = REASONS[run.status].format(max_steps=steps, max_malformed=self.max_malformed,
                                             time_limit=self.time_limit, error=f"{name}{failure}")
         seconds, usage = time.perf_counter() - run.began, Usage.total(step.usage for step in run.steps)
         result = Result(run.question, run.answer, run.status, reason, tuple(run.steps), seconds, usage,

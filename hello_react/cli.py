@@ -44,6 +44,12 @@ Examples:
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
+        if message.startswith("unrecognized arguments: -"):
+            import difflib
+
+            typed = message.split()[2].partition("=")[0]
+            near = difflib.get_close_matches(typed, self._option_string_actions, 1)
+            message += f"; did you mean {near[0]}?" if near else ""
         self.exit(USAGE, f"{self.prog}: {message} (see --help)\n")
 
 
@@ -102,8 +108,9 @@ def build_parser() -> argparse.ArgumentParser:
     add("--tools", metavar="LIST",
         help="which ready-made tools, such as Search,Lookup,Calculator,Weather,Clock (default: the first "
              "three); 'none' for none")
-    add("--tool", action="append", default=[], metavar="MODULE:NAME",
-        help="add a tool of your own: a function with a docstring, a Tool or a ToolExecutor (repeatable)")
+    add("--tool", action="append", default=[], metavar="PLACE:NAME",
+        help="add a tool of your own from a module or a file, such as tools.py:send: a function with a "
+             "docstring, a Tool or a ToolExecutor (repeatable)")
     add("--try-tool", metavar="CALL",
         help="run one call, such as 'Search[Oslo]', show its observation, and stop")
 
@@ -113,7 +120,8 @@ def build_parser() -> argparse.ArgumentParser:
     add("--quiet", action="store_true", help="only the answer")
     add("--json", action="store_true", help="the whole result as JSON")
     add("--no-color", action="store_true", help="no colours (NO_COLOR is respected too)")
-    add("--trace", metavar="FILE", help="record every event as a JSON line (a folder gets a new file)")
+    add("--trace", metavar="FILE",
+        help="record every event as a JSON line; adds to a trace that is there, a folder gets a new file")
     add("--replay", metavar="FILE", help="show a recorded run again, without model and tools")
     add("--log-level", choices=("debug", "info", "warning", "error"),
         help="write log records to standard error")
@@ -184,14 +192,16 @@ def _run(options: argparse.Namespace) -> int:
 
         configure(options.log_level or "info", json=options.log_json)
     if options.replay:
+        if options.question or options.trace:
+            raise ValueError("--replay shows a recorded run: leave out the question and --trace")
         return _replay(options)
     from .settings import Settings
 
     settings = Settings.load()
     if options.settings:
-        _out(settings.describe())
+        _out(f"{settings.describe()}\n{_model_in_use(options, settings)}")
         return OK
-    if options.try_tool:
+    if options.try_tool is not None:
         return _try_tool(options, settings)
     question = _question(options)
     agent = _agent(options, settings, said=not options.quiet)
@@ -222,6 +232,8 @@ def _question(options: argparse.Namespace) -> str | None:
     if question.strip() and question != "-":
         return question
     if question == "" and not options.question and sys.stdin is not None and sys.stdin.isatty():
+        if options.quiet or options.json:
+            raise ValueError("--quiet and --json need a question; a chat has neither")
         return None
     if sys.stdin is not None and question in ("", "-") and (question == "-" or not options.question):
         raw = getattr(sys.stdin, "buffer", None)
@@ -269,6 +281,16 @@ def _agent(options: argparse.Namespace, settings: Settings, said: bool) -> ReAct
 def _uses_local(options: argparse.Namespace, settings: Settings) -> bool:
     nothing_given = settings.llm_is_set == "none" and not options.model and not options.base_url
     return bool(options.local or nothing_given)
+
+
+def _model_in_use(options: argparse.Namespace, settings: Settings) -> str:
+    if _uses_local(options, settings):
+        from .local import available
+
+        name = settings.local_model_path or "the embedded SmolLM2-135M-Instruct"
+        return f"Model in use: {name}" if available() else "Model in use: none (see --help)"
+    model, address = options.model or settings.model, options.base_url or settings.base_url
+    return f"Model in use: {model or '(LLM_MODEL_ID is missing)'} at {address or '(LLM_BASE_URL is missing)'}"
 
 
 def _client(options: argparse.Namespace, local: bool, say: Callable[[str], None]) -> Any:
@@ -337,9 +359,15 @@ def _tools(options: argparse.Namespace, settings: Settings, local: bool) -> tupl
         from .toolbox.clock import now
 
         tools.add(Tool.from_function(now, "Clock"))
+    import warnings
+
     for place in options.tool:
         for tool in _load_tools(place):
-            tools.add(tool)
+            if tool.name in tools.names:
+                _say(f"The tool {tool.name} of {place} replaces the one of that name.")
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", UserWarning)
+                tools.add(tool)
     return tools, about
 
 
@@ -403,8 +431,12 @@ def _load_tools(place: str) -> list[Any]:
     if isinstance(found, Tool):
         return [found]
     if not callable(found):
+        import difflib
+
+        near = difflib.get_close_matches(name, [known for known in vars(module) if known[0] != "_"], 1)
+        hint = f"; did you mean {near[0]}?" if near else ""
         what = "is no function, Tool or ToolExecutor" if hasattr(module, name) else "is not in that module"
-        raise ValueError(f"--tool {place}: {name} {what}")
+        raise ValueError(f"--tool {place}: {name} {what}{hint}")
     return [Tool.from_function(found)]
 
 
@@ -412,8 +444,12 @@ def _ask_approval(action: Action) -> bool | str:
     from .console import write
     from .text import printable
 
-    write(sys.stderr, f"Run {printable(action.tool)}[{printable(action.input)}]? [y/N, or why not] ")
-    answer = sys.stdin.readline().strip()
+    call = printable(f"{action.tool}[{action.input}]")
+    write(sys.stderr, f"Run {call}? (y for yes, Enter for no, or say why not) ")
+    line = sys.stdin.readline()
+    if not line.endswith("\n"):
+        write(sys.stderr, "\n")
+    answer = line.strip()
     if answer.casefold() in ("y", "yes", "是", "好"):
         return True
     return answer if answer.casefold() not in ("", "n", "no", "否", "不") else False
@@ -467,13 +503,18 @@ def _answer(agent: ReActAgent, question: str, options: argparse.Namespace, setti
         if not options.json or failed is None:
             raise
         result = failed
+    return _show(result, options)
+
+
+def _show(result: Result, options: argparse.Namespace) -> int:
+    """What is left to say at the end of a run, and its exit code."""
     if options.json:
         import json
 
         _out(json.dumps(_as_json(result), ensure_ascii=False, indent=2))
     elif options.quiet and result.answer is not None:
         _out(result.answer)
-    if silent and result.status != "finished":
+    if (options.quiet or options.json) and result.status != "finished":
         _say(result.reason)
     return exit_code(result)
 
@@ -530,12 +571,15 @@ def _tools_print_to_stderr() -> Iterator[None]:
 
 
 def _try_tool(options: argparse.Namespace, settings: Settings) -> int:
-    from .parser import Action, parse
+    from .parser import Action, Malformed, parse
 
     tools, about = _tools(options, settings, local=_uses_local(options, settings))
     move = parse(f"Action: {options.try_tool}", tools.names).move
     if not isinstance(move, Action):
-        raise ValueError(f"--try-tool: write a call such as 'Search[Oslo]'; tools: {', '.join(tools.names)}")
+        why = "write a call such as 'Search[Oslo]'."
+        if isinstance(move, Malformed) and move.reason == "unknown_tool":
+            why = tools.execute(options.try_tool.partition("[")[0].strip(), "").text.partition(" Tools:")[0]
+        raise ValueError(f"--try-tool: {why} Tools: {', '.join(tools.names)} (more with --tools and --tool)")
     if about and move.tool in ("Search", "Lookup"):
         _say(about)
     observation = tools.execute(move.tool, move.input)
@@ -545,9 +589,16 @@ def _try_tool(options: argparse.Namespace, settings: Settings) -> int:
 
 def _replay(options: argparse.Namespace) -> int:
     from .events import drain
-    from .trace import replay
+    from .trace import read, replay
 
-    result = drain(replay(options.replay), _printer(options))
-    if result.status in ("failed", "interrupted"):
-        _say(result.reason)
-    return exit_code(result)
+    events = replay(options.replay)
+    silent = options.quiet or options.json
+    runs = len(read(options.replay).runs)
+    if not silent:
+        _say(f"The last of {runs} recorded runs." if runs > 1 else "A recorded run.")
+    result = drain(events, *([] if silent else [_printer(options)]))
+    if not silent:
+        _say(f"The question was: {result.question}")
+        if result.status in ("failed", "interrupted"):
+            _say(result.reason)
+    return _show(result, options)

@@ -114,7 +114,7 @@ class Printer:
         elif isinstance(event, Malformed):
             if self._held.strip():
                 self._say(self._held.strip(), "dim")
-            self._say(f"(This reply can't be read: {event.reason}.)", "warning")
+            self._say(f"(This reply can't be read: {event.reason.replace('_', ' ')}.)", "warning")
         elif isinstance(event, Observation):
             if self._finish is not None:
                 self._labelled("Action", f"Finish[{self._finish.answer}]", "action")
@@ -131,6 +131,7 @@ class Printer:
             self._number = 0
 
     def _end_run(self, result: Result) -> None:
+        self._mid_line = self._mid_line or result.status == "interrupted"  # the terminal shows ^C
         self._break_line()
         self._prompt = ""
         if result.answer is not None and result.answer.strip() != self._shown.strip():
@@ -138,13 +139,11 @@ class Printer:
         self._end_step()
         self._finish = None
         count = len(result.steps)
-        summary = f"{count} step{'s' if count != 1 else ''}, {_tokens(result.usage)}, {result.seconds:.1f} s"
-        if result.status != "failed":
-            self._say(f"({summary})", "dim")
+        if result.status != "failed" and count:
+            steps = f"{count} step{'s' if count != 1 else ''}"
+            self._say(f"({steps}, {_tokens(result.usage)}, {result.seconds:.1f} s)", "dim")
         if result.status not in ("finished", "failed", "interrupted"):
             write(self.reasons, printable(f"[{result.reason}]") + "\n")
-            if result.status == "malformed" and result.last_text.strip():
-                self._say(f"The model's last reply, not in the format:\n{result.last_text.strip()}", "dim")
 
     # --- text as it streams
 
@@ -174,7 +173,7 @@ class Printer:
             self._held = line + ("" if self._line is line else self._line)
             self._line = ""
         elif line.strip() or self._mid_line:
-            self._put(line, "thought" if label or self._streamed else "")
+            self._put(line, "thought")
             self._streamed = True
             self._shown += line
 

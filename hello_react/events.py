@@ -28,7 +28,7 @@ Status = Literal[
 REASONS: dict[Status, str] = {
     "finished": "finished with an answer",
     "best_effort": "the step limit was reached; this is the best answer so far",
-    "max_steps": "no answer within {max_steps} steps",
+    "max_steps": "no answer within {max_steps}",
     "malformed": "no answer: {max_malformed} replies in a row did not keep to the format",
     "repeating": "no answer: the same call gave the same result three times",
     "timed_out": "no answer within {time_limit:g} seconds",
@@ -214,10 +214,10 @@ class Result:
     answer: str | None
     status: Status
     reason: str
-    steps: tuple[Step, ...] = ()
-    seconds: float = 0.0
-    usage: Usage = Usage()
-    last_text: str = ""
+    steps: tuple[Step, ...] = field(default=(), repr=False)
+    seconds: float = field(default=0.0, repr=False)
+    usage: Usage = field(default=Usage(), repr=False)
+    last_text: str = field(default="", repr=False)
 
     @property
     def sources(self) -> tuple[Observation, ...]:

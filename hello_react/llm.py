@@ -75,8 +75,12 @@ class HelloAgentsLLM:
             given = {name: mine or other for (name, mine), other in zip(given.items(), loaded, strict=True)}
             timeout = settings.timeout if timeout is None else timeout
         if missing := [name for name, value in given.items() if not value]:
-            raise errors.SettingsError(f"Not set: {', '.join(missing)}. Use the environment, a .env file "
-                                       "or the arguments model, api_key and base_url.")
+            odd = " ".join(note for note in settings.notes if note.startswith("Line "))
+            raise errors.SettingsError(
+                f"Not set: {', '.join(missing)}. Write NAME=value into a file .env in the working folder, "
+                "or set it in the environment (a server of your own takes any word as the key). In a program "
+                "the arguments model, api_key and base_url do it too, and default_llm() gives the embedded "
+                f"model. {odd}".strip())
         self.model = str(given["LLM_MODEL_ID"]).strip()
         self.base_url = check_base_url(str(given["LLM_BASE_URL"]))
         self.timeout = _seconds(60.0 if timeout is None else timeout)

@@ -84,6 +84,7 @@ class Service:
         self._lock = threading.Lock()
         self._client: Any = None
         self._http: Any = None
+        self._served = False  # whether a reply has come, so that there may be connections kept alive
         # Single steps on a set or a dictionary are safe between threads.
         self._refused: set[str] = set()
         self._renamed: dict[str, str] = {}
@@ -120,6 +121,7 @@ class Service:
             raise errors.BadReplyError(f"{self.where} did not answer with JSON: {self._quote(str(bad))}. "
                                        "Check LLM_BASE_URL, which often ends in /v1.") from None
         yield from reading.close()
+        self._served = True
         reply = reading.reply()
         if reply.thinking:  # a stop word inside the thinking would end the reply before it begins
             self._refused.add("stop")
@@ -143,17 +145,23 @@ class Service:
 
         with self._lock:
             client = self._client = self._client or self._open()
-        try:
-            return client.post(
-                "/chat/completions", cast_to=object, body=body, stream=True, stream_cls=openai.Stream[object],
-                options={"timeout": openai.Timeout(limit, connect=min(limit, 10.0))},
-            )
-        except openai.APIStatusError as error:
-            response = error.response
-        except (openai.APITimeoutError, self._http.TimeoutException):
-            raise TimeoutError(f"no answer within {limit:g} s") from None
-        except (openai.APIConnectionError, self._http.RequestError) as error:
-            raise self._broken("no connection", error.__cause__ or error) from None
+        for tries_left in (1, 0):
+            try:
+                return client.post(
+                    "/chat/completions", cast_to=object, body=body, stream=True,
+                    stream_cls=openai.Stream[object],
+                    options={"timeout": openai.Timeout(limit, connect=min(limit, 10.0))},
+                )
+            except openai.APIStatusError as error:
+                response = error.response
+                break
+            except (openai.APITimeoutError, self._http.TimeoutException):
+                raise TimeoutError(f"no answer within {limit:g} s") from None
+            except (openai.APIConnectionError, self._http.RequestError) as error:
+                cause = error.__cause__ or error
+                # The server may have closed a connection that was kept alive: a new one is worth a try.
+                if not (tries_left and self._served) or isinstance(cause, self._http.ConnectError):
+                    raise self._broken("no connection", cause) from None
         raise self._status_error(response.status_code, response.headers, response.text, body)
 
     def _open(self) -> Any:

@@ -11,6 +11,7 @@ Nothing is read at import, and `os.environ` is never changed.
 
 from __future__ import annotations
 
+import difflib
 import io
 import math
 import os
@@ -253,10 +254,13 @@ def _read_env_file(path: Path) -> tuple[dict[str, str], list[str]]:
     notes: list[str] = []
     for binding in parse_stream(io.StringIO(text)):
         written = binding.original.string
-        if binding.error:
-            line = binding.original.line + written[: len(written) - len(written.lstrip())].count("\n")
+        line = binding.original.line + written[: len(written) - len(written.lstrip())].count("\n")
+        near = difflib.get_close_matches(binding.key or "", NAMES, 1, 0.8) if binding.key not in NAMES else []
+        if binding.error or (binding.key and binding.value is None):
             notes.append(f"Line {line} of {path} can't be read and was skipped: "
                          "write NAME=value, and close every quote.")
+        elif near:
+            notes.append(f"Line {line} of {path} sets {binding.key}, which is not read: is it {near[0]}?")
         elif binding.key and binding.value and not re.match(r"[^=]*=[^\S\n]+#", written):
             values[binding.key] = binding.value  # older parsers take "KEY= # note" for a value
     return values, notes

@@ -150,6 +150,9 @@ class ToolExecutor:
     def names(self) -> tuple[str, ...]:
         return tuple(self._tools)
 
+    def __repr__(self) -> str:
+        return f"ToolExecutor({', '.join(self._tools)})"
+
     def __iter__(self) -> Iterator[Tool]:
         return iter(self._tools.values())
 

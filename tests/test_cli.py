@@ -127,6 +127,8 @@ def test_every_ending_has_its_exit_code_and_reason(model, script, arguments, cod
         (["--max-steps", "-3", "q"], "whole number"),
         (["--time-limit", "soon", "q"], "number of 0 or more"),
         (["--nonsense", "q"], "--nonsense"),
+        (["--qiet", "q"], "did you mean --quiet?"),
+        (["--replay", "t.jsonl", "q"], "leave out the question"),
         (["--search", "bing", "q"], "invalid choice"),
         (["--tools", "Serach", "q"], "'Serach'"),
         (["--tool", "nothing.here:x", "q"], "nothing.here can't be imported"),
@@ -137,7 +139,8 @@ def test_every_ending_has_its_exit_code_and_reason(model, script, arguments, cod
         (["--few-shot", "no_such.txt", "q"], "no_such.txt"),
         (["--approve", "q"], "--approve asks on the terminal"),
         (["--search", "serpapi", "q"], "SERPAPI_API_KEY"),
-        (["--try-tool", "hello"], "write a call such as"),
+        (["--try-tool", "Calculator"], "write a call such as"),
+        (["--try-tool", "Calculater[1]"], "Did you mean Calculator?"),
         (["--replay", "no_such.jsonl"], "no_such.jsonl"),
     ],
 )
@@ -372,7 +375,7 @@ def test_approval_is_asked_on_the_terminal(model):
     out, err = run.communicate(timeout=60)
     os.close(ours)
     os.close(theirs)
-    assert b"Run Calculator[(2123 + 2321) * 312]? [y/N, or why not]" in err
+    assert b"Run Calculator[(2123 + 2321) * 312]? (y for yes, Enter for no, or say why not)" in err
     assert b"Observation: Calculator was not run: the user refused it: not today" in out
 
 

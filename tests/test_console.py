@@ -70,7 +70,7 @@ def test_a_thought_without_streaming_is_shown_too():
 def test_unreadable_reply_is_shown_with_the_note_to_the_model():
     text = shown(["Thought: x\nAction: Serach[a]", "Thought: y\nAction: Finish[1]"])
     assert (
-        "Action: Serach[a]\n(This reply can't be read: unknown_tool.)\nNote to the model: There is no tool"
+        "Action: Serach[a]\n(This reply can't be read: unknown tool.)\nNote to the model: There is no tool"
         in text
     )
 
@@ -85,15 +85,15 @@ def test_an_answer_is_shown_as_one_only_when_it_was_taken():
 
 
 def test_reasons_of_runs_without_an_answer():
-    assert "[no answer within 1 steps]" in shown(["Thought: x\nAction: Search[a]"], max_steps=1)
+    assert "[no answer within 1 step]" in shown(["Thought: x\nAction: Search[a]"], max_steps=1)
     text = shown(["One.", "Two.", "It is 42, surely."])
     assert "[no answer: 3 replies in a row did not keep to the format]" in text
-    assert "The model's last reply, not in the format:\nIt is 42, surely." in text
+    assert text.count("It is 42, surely.") == 1
     reasons = io.StringIO()
     assert "no answer" not in shown(
         ["Thought: x\nAction: Search[a]"], max_steps=1, printer_options={"reasons": reasons}
     )
-    assert reasons.getvalue() == "[no answer within 1 steps]\n"
+    assert reasons.getvalue() == "[no answer within 1 step]\n"
     assert "best answer so far" in shown(
         ["Thought: x\nAction: Search[a]", "Action: Finish[1]"], max_steps=1, best_effort=True
     )

@@ -40,8 +40,8 @@ START_LIMIT = 120.0
 ADAPTER = Path(__file__).with_name("adapter.gguf")
 """Where the LoRA adapter for the embedded model lies, if there is one; no other model gets it."""
 
-NOTE = ("Model: SmolLM2-135M-Instruct, embedded. It is very small (135 million parameters) and often wrong; "
-        "set LLM_MODEL_ID, LLM_API_KEY and LLM_BASE_URL for a capable one.")
+NOTE = ("Model: SmolLM2-135M-Instruct, embedded. It is very small (135 million parameters), often wrong, and "
+        "knows English only; set LLM_MODEL_ID, LLM_API_KEY and LLM_BASE_URL for a capable one.")
 """What to tell whoever uses the embedded model."""
 
 
