@@ -133,6 +133,9 @@ def build_parser() -> argparse.ArgumentParser:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
+    if sys.stdout is None or sys.stderr is None:  # closed by the caller
+        nowhere = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115  lives as long as the process
+        sys.stdout, sys.stderr = sys.stdout or nowhere, sys.stderr or nowhere
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
@@ -144,14 +147,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     try:
         code = _run(options)
-        if sys.stdout is not None:
-            sys.stdout.flush()
+        sys.stdout.flush()
         return code
-    except BrokenPipeError:
+    except OSError as error:
         with contextlib.suppress(OSError, ValueError, AttributeError):
-            # Python flushes standard output at its exit and must not fail on the same pipe again.
+            # Python flushes standard output at its exit and must not fail on the same file again.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return PIPE_CLOSED
+        if isinstance(error, BrokenPipeError):
+            return PIPE_CLOSED
+        _say(f"Writing failed: {error.strerror or error}.")
+        return USAGE
     except KeyboardInterrupt:
         _say("Interrupted.")
         return INTERRUPTED
@@ -204,7 +209,8 @@ def _run(options: argparse.Namespace) -> int:
     if options.try_tool is not None:
         return _try_tool(options, settings)
     question = _question(options)
-    agent = _agent(options, settings, said=not options.quiet)
+    with _tools_print_to_stderr() if options.quiet or options.json else contextlib.nullcontext():
+        agent = _agent(options, settings, said=not options.quiet)
     with contextlib.ExitStack() as stack:
         if question is None:
             from .chat import chat
@@ -228,7 +234,10 @@ def _question(options: argparse.Namespace) -> str | None:
     """
     from .text import sendable
 
-    question = sendable(" ".join(options.question))
+    question = " ".join(options.question)
+    if os.name != "nt" and not question.isprintable():  # bytes that the locale could not read, such as in C
+        question = os.fsencode(question).decode("utf-8", "replace")
+    question = sendable(question)
     if question.strip() and question != "-":
         return question
     if question == "" and not options.question and sys.stdin is not None and sys.stdin.isatty():
@@ -310,6 +319,8 @@ def _client(options: argparse.Namespace, local: bool, say: Callable[[str], None]
 
 
 def _read_examples(path: str) -> tuple[str, ...]:
+    if os.path.exists(path) and not os.path.isfile(path):
+        raise ValueError(f"--few-shot: {path} is no file")
     try:
         with open(path, encoding="utf-8-sig") as file:
             text = file.read()
@@ -411,10 +422,13 @@ def _load_tools(place: str) -> list[Any]:
         raise ValueError(f"--tool {place}: write MODULE:NAME or FILE.py:NAME")
     try:
         if module_name.endswith(".py"):
-            spec = importlib.util.spec_from_file_location(os.path.basename(module_name)[:-3], module_name)
+            folder, file = os.path.split(os.path.abspath(module_name))
+            spec = importlib.util.spec_from_file_location(f"tools_of_{file[:-3]}", module_name)
             if spec is None or spec.loader is None or not os.path.isfile(module_name):
                 raise ValueError(f"--tool {place}: there is no file {module_name}")
+            sys.path.append(folder)  # it may import its neighbours
             module = importlib.util.module_from_spec(spec)
+            sys.modules[spec.name] = module  # dataclasses look themselves up there
             spec.loader.exec_module(module)
         else:
             if os.getcwd() not in sys.path:
@@ -422,7 +436,7 @@ def _load_tools(place: str) -> list[Any]:
             module = importlib.import_module(module_name)
     except ValueError:
         raise
-    except Exception as error:  # noqa: BLE001  the user's own module may fail in any way
+    except (Exception, SystemExit) as error:  # noqa: BLE001  the user's own module may fail in any way
         why = f"{type(error).__name__}: {error}"
         raise ValueError(f"--tool {place}: {module_name} can't be imported: {why}") from None
     found = getattr(module, name, None)
@@ -509,14 +523,24 @@ def _answer(agent: ReActAgent, question: str, options: argparse.Namespace, setti
 def _show(result: Result, options: argparse.Namespace) -> int:
     """What is left to say at the end of a run, and its exit code."""
     if options.json:
-        import json
+        from .console import write
 
-        _out(json.dumps(_as_json(result), ensure_ascii=False, indent=2))
+        write(sys.stdout, _json_text(_as_json(result)) + "\n")
     elif options.quiet and result.answer is not None:
         _out(result.answer)
     if (options.quiet or options.json) and result.status != "finished":
         _say(result.reason)
     return exit_code(result)
+
+
+def _json_text(value: Any) -> str:
+    """`value` as JSON, with every sign that a terminal obeys written as an escape."""
+    import json
+    import re
+
+    controls = "[\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
+    text = json.dumps(value, ensure_ascii=False, indent=2)
+    return re.sub(controls, lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def exit_code(result: Result) -> int:
@@ -573,7 +597,8 @@ def _tools_print_to_stderr() -> Iterator[None]:
 def _try_tool(options: argparse.Namespace, settings: Settings) -> int:
     from .parser import Action, Malformed, parse
 
-    tools, about = _tools(options, settings, local=_uses_local(options, settings))
+    with _tools_print_to_stderr():
+        tools, about = _tools(options, settings, local=_uses_local(options, settings))
     move = parse(f"Action: {options.try_tool}", tools.names).move
     if not isinstance(move, Action):
         why = "write a call such as 'Search[Oslo]'."

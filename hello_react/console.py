@@ -79,8 +79,13 @@ class Printer:
 
     def _new_step(self, number: int) -> None:
         self._number, self._began, self._usage = number, time.perf_counter(), Usage()
-        self._line, self._held, self._streamed, self._mid_line = "", "", False, False
-        self._shown, self._thinking = "", ""
+        self._streamed = self._mid_line = False
+        self._forget()
+
+    def _forget(self) -> None:
+        """Nothing of this step's reply has arrived. Pieces are kept in lists: there may be many thousand."""
+        self._line, self._held = "", list[str]()
+        self._shown, self._thinking = list[str](), list[str]()
 
     # --- events
 
@@ -96,8 +101,8 @@ class Printer:
         elif isinstance(event, Notice):
             self._break_line()
             if event.restart:
-                self._line, self._held, self._streamed = "", "", False
-                self._shown, self._thinking = "", ""
+                self._streamed = False
+                self._forget()
             self._say(f"! {event.text}", "warning")
         elif isinstance(event, Reply):
             self._flush()
@@ -105,15 +110,16 @@ class Printer:
             if self.show_raw:
                 self._say(f"--- the reply as it came ---\n{event.text}\n---", "dim")
         elif isinstance(event, Thought):
-            if not self._streamed and event.text != self._thinking.strip():
+            if not self._streamed and event.text != "".join(self._thinking).strip():
                 self._labelled("Thought", event.text, "thought")
         elif isinstance(event, Action):
             self._labelled("Action", f"{event.tool}[{event.input}]", "action")
         elif isinstance(event, Finish):
             self._finish = event
         elif isinstance(event, Malformed):
-            if self._held.strip():
-                self._say(self._held.strip(), "dim")
+            held = "".join(self._held).strip()
+            if held:
+                self._say(held, "dim")
             self._say(f"(This reply can't be read: {event.reason.replace('_', ' ')}.)", "warning")
         elif isinstance(event, Observation):
             if self._finish is not None:
@@ -134,7 +140,7 @@ class Printer:
         self._mid_line = self._mid_line or result.status == "interrupted"  # the terminal shows ^C
         self._break_line()
         self._prompt = ""
-        if result.answer is not None and result.answer.strip() != self._shown.strip():
+        if result.answer is not None and result.answer.strip() != "".join(self._shown).strip():
             self._labelled("Answer", result.answer, "answer")
         self._end_step()
         self._finish = None
@@ -149,13 +155,13 @@ class Printer:
 
     def _token(self, token: Token) -> None:
         if token.thinking:
-            self._thinking += token.text
+            self._thinking.append(token.text)
             self._put(token.text, "dim")
             return
         if not self._streamed:
             self._break_line()  # after thinking
         if self._held:
-            self._held += token.text
+            self._held.append(token.text)
             return
         self._line += token.text
         while "\n" in self._line and not self._held:
@@ -170,12 +176,12 @@ class Printer:
         """Show a line, or the first part of one that can be told; hold all from an action or answer on."""
         label = LABEL.match(line) if not self._mid_line else None
         if label and label_kind(label) not in ("thought", "question"):
-            self._held = line + ("" if self._line is line else self._line)
+            self._held = [line, "" if self._line is line else self._line]
             self._line = ""
         elif line.strip() or self._mid_line:
             self._put(line, "thought")
             self._streamed = True
-            self._shown += line
+            self._shown.append(line)
 
     def _flush(self) -> None:
         if self._line and not self._held:

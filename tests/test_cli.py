@@ -492,3 +492,74 @@ def test_a_telemetry_endpoint_that_is_down_does_not_disturb(model):
     run = command("--quiet", "--otel", "http://127.0.0.1:9", "--search", "offline", "q")
     assert (run.returncode, said(run)[0]) == (0, "1386528\n")
     assert "Traceback" not in said(run)[1]
+
+
+def test_json_holds_any_sign_an_answer_may_have(model):
+    model("Thought: x\nAction: Finish[a\x7fb\x9bc\u202ed\u2028e 华为 \x1b[2J]")
+    run = command("--json", "q")
+    assert json.loads(run.stdout)["answer"] == "a\x7fb\x9bc\u202ed\u2028e 华为 \x1b[2J"
+    assert "华为" in run.stdout.decode("utf-8")
+    assert not re.search("[\x7f-\x9f\x1b\u202e]", run.stdout.decode("utf-8"))
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
+@pytest.mark.parametrize("arguments", [["q"], ["--json", "q"], ["--settings"], ["--version"]])
+def test_a_full_disk_is_one_line(model, arguments):
+    model(SEARCH, DONE)
+    with open("/dev/full", "w") as full:
+        run = subprocess.run([sys.executable, "-m", "hello_react", *arguments], stdout=full, stderr=subprocess.PIPE,
+                             stdin=subprocess.DEVNULL, timeout=60)
+    assert run.returncode == 2
+    assert b"Writing failed: No space left on device." in run.stderr
+    assert b"Traceback" not in run.stderr
+    assert b"Exception ignored" not in run.stderr
+
+
+@pytest.mark.skipif(os.name == "nt", reason="shell redirection")
+@pytest.mark.parametrize(("closed", "arguments"), [(">&-", "q"), ("2>&-", "--json q"), ("2>&-", "--quiet q"), (">&- 2>&-", "q")])
+def test_closed_standard_streams_are_no_crash(model, closed, arguments):
+    model(SEARCH, DONE)
+    run = subprocess.run(["sh", "-c", f"'{sys.executable}' -m hello_react {arguments} {closed}"], capture_output=True,
+                         stdin=subprocess.DEVNULL, timeout=60)
+    assert run.returncode == 0
+    assert b"Traceback" not in run.stderr
+    if closed[1:] == ">&-" and "--quiet" in arguments:
+        assert run.stdout == b"1386528\n"
+
+
+def test_a_tool_module_may_print_import_neighbours_and_hold_dataclasses(model, nothing_of_this_machine):
+    folder = nothing_of_this_machine / "sub"
+    folder.mkdir()
+    (folder / "neighbour.py").write_text("def shout(text):\n    return text.upper()\n")
+    (folder / "mine.py").write_text(
+        "from __future__ import annotations\nfrom dataclasses import dataclass\nfrom neighbour import shout\n"
+        "print('loading')\n@dataclass\nclass Place:\n    city: str\n"
+        "def Shout(text: str) -> str:\n    'Shouts.'\n    return shout(text)\n")
+    model("Thought: x\nAction: Shout[hi]", DONE)
+    run = command("--json", "--tool", "sub/mine.py:Shout", "q")
+    assert json.loads(run.stdout)["steps"][0]["observations"][0]["text"] == "HI"
+    (folder / "leaves.py").write_text("import sys\nsys.exit()\n")
+    run = command("--tool", "sub/leaves.py:x", "q")
+    assert run.returncode == 2
+    assert "can't be imported: SystemExit" in said(run)[1]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="locales")
+def test_a_question_survives_the_plainest_locale(model):
+    server = model(DONE)
+    env = {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    run = subprocess.run([sys.executable, "-m", "hello_react", "--quiet", "华为最新的手机"], capture_output=True, env=env,
+                         stdin=subprocess.DEVNULL, timeout=60)
+    assert run.returncode == 0, run.stderr
+    assert "Question: 华为最新的手机\n" in server.bodies[0]["messages"][0]["content"]
+
+
+def test_a_chat_needs_neither_quiet_nor_json(model):
+    pty = pytest.importorskip("pty")
+    model(DONE)
+    ours, theirs = pty.openpty()
+    run = subprocess.run([sys.executable, "-m", "hello_react", "--quiet"], stdin=theirs, capture_output=True, timeout=60)
+    os.close(ours)
+    os.close(theirs)
+    assert run.returncode == 2
+    assert b"need a question" in run.stderr
