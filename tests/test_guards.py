@@ -66,6 +66,11 @@ def test_a_cut_prompt_is_told_once():
     assert watch.suspicion(20_000, 2_050) is None
 
 
+def test_counts_that_no_window_has_are_no_suspicion():
+    watch = WindowWatch()
+    assert [watch.suspicion(characters, 7) for characters in (1000, 5000, 9000)] == [None] * 3
+
+
 def test_growing_counts_unknown_counts_and_shorter_prompts_are_no_suspicion():
     watch = WindowWatch()
     assert [
