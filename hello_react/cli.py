@@ -298,8 +298,11 @@ def _model_in_use(options: argparse.Namespace, settings: Settings) -> str:
 
         name = settings.local_model_path or "the embedded SmolLM2-135M-Instruct"
         return f"Model in use: {name}" if available() else "Model in use: none (see --help)"
-    model, address = options.model or settings.model, options.base_url or settings.base_url
-    return f"Model in use: {model or '(LLM_MODEL_ID is missing)'} at {address or '(LLM_BASE_URL is missing)'}"
+    from .settings import without_secrets
+
+    model = options.model or settings.model or "(LLM_MODEL_ID is missing)"
+    address = without_secrets(options.base_url or settings.base_url or "") or "(LLM_BASE_URL is missing)"
+    return f"Model in use: {model} at {address}"
 
 
 def _client(options: argparse.Namespace, local: bool, say: Callable[[str], None]) -> Any:

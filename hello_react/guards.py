@@ -109,7 +109,7 @@ class WindowWatch:
 
     def suspicion(self, characters: int, tokens: int | None) -> str | None:
         """What to tell the user, once, or None."""
-        if tokens is None or tokens < 500 or self._told:  # no window is that small; some servers count nonsense
+        if tokens is None or tokens < 500 or self._told:  # no window is so small: some servers miscount
             return None
         if tokens > 1.02 * self._tokens or characters < self._characters:
             self._characters, self._tokens = characters, tokens

@@ -34,7 +34,8 @@ from typing import Any, Literal
 from .errors import HelloReactError
 from .events import Message
 from .guards import whole_number
-from .text import clip, estimate_tokens, sendable
+from .settings import open_file
+from .text import clip, estimate_tokens, printable, sendable
 
 CountTokens = Callable[[str], int]
 
@@ -189,14 +190,14 @@ class Conversation:
         Raises:
             MemoryFileError: the file can't be written.
         """
-        target = Path(os.path.realpath(path))
+        target = _target(path)
         kept: Path | None = None
         temporary = target.with_name(f".{secrets.token_hex(8)}.tmp")
         try:
             with self._lock:
                 known = os.path.lexists(target)
                 if known:
-                    with _open(target) as old:
+                    with open_file(target) as old:
                         first = old.readline(1_000)
                     if first and _version(first) != VERSION:
                         kept = _keep_aside(target)
@@ -238,9 +239,9 @@ class Conversation:
                 wrote it. ValueError: a limit that can't be used.
         """
         conversation = cls(**options)
-        target = Path(os.path.realpath(path))
+        target = _target(path)
         try:
-            with _open(target) as file:
+            with open_file(target) as file:
                 first = file.readline(1_000)
                 version = _version(first)
                 lines = file.read().split(b"\n") if version == VERSION else []
@@ -293,11 +294,13 @@ def _ids(message: Any, role: str) -> list[str]:
     return [str(call["id"]) for call in calls]
 
 
-def _open(path: Path) -> Any:
-    # Opening a pipe would wait for its writer, and replacing a device would take it away.
-    if os.path.lexists(path) and not os.path.isfile(path):
-        raise OSError(None, "it is no regular file")
-    return open(path, "rb")
+def _target(path: str | os.PathLike[str]) -> Path:
+    try:
+        os.fsencode(path)  # Windows takes a lone surrogate, and NUL is found later there
+        return Path(os.path.realpath(path))
+    except ValueError:
+        shown = printable(str(path))
+        raise MemoryFileError(f"{shown} is no file name: it holds signs that none can.") from None
 
 
 def _version(line: bytes) -> int | None:

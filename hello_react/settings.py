@@ -19,10 +19,11 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import BinaryIO, Literal
 from urllib.parse import urlsplit
 
 from .errors import SettingsError
+from .text import BLANKS
 
 NAMES = {
     "LLM_MODEL_ID": "model",
@@ -50,6 +51,15 @@ _PLACEHOLDER = re.compile(
     r"|key here|placeholder|todo",
     re.DOTALL,
 )
+_HOST = re.compile(r"[\w-]+(?:\.[\w-]+)*\.?|[\da-f.]*:[\da-f:.]*(?:%[\w-]+)?")  # a name, or IPv6
+_CALL = re.compile(r"(?i)/(?:chat/completions|completions|responses|(?<=/v\d/)models)$")
+
+
+def open_file(path: str | os.PathLike[str]) -> BinaryIO:
+    """The file, open for reading; OSError for a folder, and for a pipe or device, which might never end."""
+    if os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path):
+        raise OSError(None, "it is no regular file")
+    return open(path, "rb")
 
 
 def check_key(name: str, value: str) -> str:
@@ -73,7 +83,7 @@ def check_key(name: str, value: str) -> str:
 
 
 def check_base_url(value: str, name: str = "LLM_BASE_URL") -> str:
-    """The address `value` in one shape: no double or trailing slashes, no `/chat/completions` at its end.
+    """The address `value` in one shape: no double or trailing slashes, no call such as `/chat/completions`.
 
         >>> check_base_url("https://example.com//v1/chat/completions/")
         'https://example.com/v1'
@@ -81,24 +91,25 @@ def check_base_url(value: str, name: str = "LLM_BASE_URL") -> str:
     Raises:
         SettingsError: it is blank or no http address; the message says what is missing.
     """
-    url = value.strip()
+    url = re.sub("(?i)^(?:https?://)+(?=https?://)", "", value.strip(BLANKS))
     if not url:
         raise SettingsError(f"{name} is not set: put the service's address in the environment or in .env.")
     if _is_placeholder(url):
         raise SettingsError(f"{name} still holds a placeholder: fill in the service's address.")
-    shown = _without_login(url)
+    shown = without_secrets(url)
     if "://" not in url and not url.lower().startswith(("http:", "https:")):
         raise SettingsError(f"{name} is {shown!r}: https:// is missing in front "
                             "(http:// for a server on your own machine).")
     try:
         parts = urlsplit(url)
-        usable = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+        usable = (parts.scheme in ("http", "https") and _HOST.fullmatch(parts.hostname or "")
+                  and parts.port != 0 and "://" not in parts.path)
     except ValueError:
         usable = False
-    if not usable or re.search(r"[\s<>{}]", url):
+    if not usable or re.search(rf'[\s\x00-\x1f\x7f<>{{}}"\\{BLANKS}]', url):
         raise SettingsError(f"{name} is {shown!r}: not an address such as https://example.com/v1.")
     path = re.sub("/{2,}", "/", parts.path).rstrip("/")
-    return parts._replace(path=path.removesuffix("/chat/completions"), fragment="").geturl()
+    return parts._replace(path=_CALL.sub("", path), fragment="").geturl()
 
 
 @dataclass(frozen=True)
@@ -114,15 +125,15 @@ class Settings:
 
     model: str | None = None
     api_key: str | None = field(default=None, repr=False)
-    base_url: str | None = None
+    base_url: str | None = field(default=None, repr=False)
     timeout: float | None = None
     serpapi_api_key: str | None = field(default=None, repr=False)
     openweather_api_key: str | None = field(default=None, repr=False)
     local_model_path: str | None = None
-    serpapi_base_url: str | None = None
-    openweather_base_url: str | None = None
-    open_meteo_base_url: str | None = None
-    wikipedia_base_url: str | None = None
+    serpapi_base_url: str | None = field(default=None, repr=False)
+    openweather_base_url: str | None = field(default=None, repr=False)
+    open_meteo_base_url: str | None = field(default=None, repr=False)
+    wikipedia_base_url: str | None = field(default=None, repr=False)
     sources: dict[str, str] = field(default_factory=dict, repr=False, compare=False)
     env_file: Path | None = field(default=None, compare=False)
     notes: tuple[str, ...] = field(default=(), compare=False)
@@ -183,8 +194,10 @@ class Settings:
                 shown = ""
             elif name.endswith("_KEY"):
                 shown = f"set ({len(value)} characters)"
+            elif name.endswith("_URL"):
+                shown = without_secrets(value)
             else:
-                shown = _without_login(f"{value:g}" if isinstance(value, float) else value)
+                shown = f"{value:g}" if isinstance(value, float) else value
             rows.append((name, shown, self.sources.get(name, "")))
         widths = [max(len(row[column]) for row in rows) for column in range(2)]
         lines = [f"{name:{widths[0]}}  {value:{widths[1]}}  {source}" for name, value, source in rows]
@@ -195,8 +208,11 @@ def _is_placeholder(value: str) -> bool:
     return len(value) <= 80 and bool(_PLACEHOLDER.fullmatch(re.sub("[-_ ]+", " ", value.lower())))
 
 
-def _without_login(url: str) -> str:
-    return re.sub(r"(?<=//)[^/@\s]*@", "", url)
+def without_secrets(url: str) -> str:
+    """What may be shown of an address, also of a wrong one: no login, no fragment, no value of its query."""
+    # Where no port follows the colon, it stands in a login, whose password may hold any sign.
+    login = r"(?is)^((?:[a-z][\w+.-]*:/|/)/*|https?:)?(?:[^/?#]*|[^/?#:]*:(?!\d*(?:[/?#]|$)).*)@"
+    return re.sub(r"(?<=[?&])([^=&]*=)?[^&]+", r"\1***", re.sub(login, r"\1", url).partition("#")[0])
 
 
 def _seconds(value: str) -> float:
@@ -241,7 +257,8 @@ def _read_env_file(path: Path) -> tuple[dict[str, str], list[str]]:
     if path.is_dir():
         raise SettingsError(f"{path} is a folder: rename it, the settings are read from a file of that name.")
     try:
-        data = path.read_bytes()
+        with open_file(path) as file:
+            data = file.read()
     except OSError as error:
         raise SettingsError(f"{path} can't be read ({error.strerror}): check its permissions.") from None
     if data.startswith((b"\xff\xfe", b"\xfe\xff")) or b"\x00" in data:

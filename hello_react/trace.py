@@ -47,7 +47,8 @@ from .events import (
 from .guards import Deadline, History
 from .llm import ScriptedLLM
 from .parser import Action, Finish, Malformed, Turn
-from .text import redact, sendable
+from .settings import NAMES, Settings, open_file
+from .text import printable, redact, sendable
 from .tool_calling import ToolCallingAgent
 from .tools import ToolExecutor
 
@@ -94,7 +95,8 @@ class TraceWriter:
         try:
             self._file = _open(Path(path))
         except (OSError, ValueError) as error:  # ValueError: a NUL in the path
-            raise TraceError(f"The trace can't be written to {path}: {_why(error)}.") from None
+            shown = printable(str(path))
+            raise TraceError(f"The trace can't be written to {shown}: {_why(error)}.") from None
         self.path = Path(self._file.name)
 
     def __call__(self, event: Event) -> None:
@@ -184,8 +186,6 @@ def _joined(held: list[dict[str, Any]]) -> str:
 
 def known_secrets() -> Sequence[str]:
     """The keys in the settings: what no trace, log or span may hold."""
-    from .settings import NAMES, Settings
-
     try:
         return Settings.load().secrets
     except SettingsError:  # a .env file that can't be read; keys in the environment are secret all the same
@@ -288,9 +288,10 @@ def read(path: str | Path) -> Trace:
         TraceError: it can't be read, is empty, no trace, or of another version.
     """
     try:
-        data = Path(path).read_bytes()
+        with open_file(path) as file:
+            data = file.read()
     except (OSError, ValueError) as error:
-        raise TraceError(f"The trace {path} can't be read: {_why(error)}.") from None
+        raise TraceError(f"The trace {printable(str(path))} can't be read: {_why(error)}.") from None
     if not data.strip():
         raise TraceError(f"{path} is empty: no run was recorded in it.")
     header, *lines = data.split(b"\n")

@@ -49,6 +49,7 @@ from .workflow_state import (
     WorkflowRuntimeError,
     WorkflowTimedOutEvent,
     WorkflowTimeoutError,
+    check_number,
 )
 from .workflow_steps import Context, Graph, Job, StepSpec, Waiter, catch_error, current, listed, step
 
@@ -452,10 +453,11 @@ class Workflow:
 
     def __init__(self, timeout: float | None = 45.0, verbose: bool = False,
                  num_concurrent_runs: int | None = None) -> None:
-        if timeout is not None and not timeout > 0:
+        number = isinstance(timeout, (int, float)) and not isinstance(timeout, bool)
+        if timeout is not None and not (number and timeout > 0):
             raise WorkflowConfigurationError(f"timeout must be seconds above 0 or None, not {timeout!r}")
-        if num_concurrent_runs is not None and num_concurrent_runs < 1:
-            raise WorkflowConfigurationError(f"num_concurrent_runs must be from 1, not {num_concurrent_runs}")
+        if num_concurrent_runs is not None:
+            check_number("num_concurrent_runs", num_concurrent_runs, 1, int)
         self.timeout = timeout
         self.verbose = verbose
         if num_concurrent_runs is not None:

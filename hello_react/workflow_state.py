@@ -66,6 +66,13 @@ class ContextSerializationError(WorkflowError):
     """A context holds what JSON can't, or the saved data can't be read."""
 
 
+def check_number(name: str, value: Any, least: int, kind: Any) -> None:
+    """Refuses an option that is no number of this kind, or below the least one."""
+    if isinstance(value, bool) or not isinstance(value, kind) or not value >= least:
+        whole = "whole " if kind is int else ""
+        raise WorkflowConfigurationError(f"{name} must be a {whole}number from {least} on, not {value!r}")
+
+
 class Event:
     """What steps pass to each other: a class with its fields as annotations, made by keyword.
 
@@ -244,8 +251,13 @@ class RetryPolicy:
     retry_on: type[BaseException] | tuple[type[BaseException], ...] = Exception
 
     def __post_init__(self) -> None:
-        if self.maximum_attempts < 1 or min(self.delay, self.multiplier, self.max_delay) < 0:
-            raise WorkflowConfigurationError("a RetryPolicy needs an attempt at least, and no negative delay")
+        check_number("maximum_attempts", self.maximum_attempts, 1, int)
+        for name in ("delay", "multiplier", "max_delay"):
+            check_number(name, getattr(self, name), 0, (int, float))
+        kinds = self.retry_on if isinstance(self.retry_on, tuple) else (self.retry_on,)
+        if not all(isinstance(kind, type) and issubclass(kind, BaseException) for kind in kinds):
+            raise WorkflowConfigurationError(
+                f"retry_on must be an exception class or a tuple of them, not {self.retry_on!r}")
 
     def next(self, elapsed_time: float, attempts: int, error: BaseException) -> float | None:
         """Seconds until the next try, or None to give up.

@@ -45,6 +45,7 @@ from .workflow_state import (
     WorkflowConfigurationError,
     WorkflowRuntimeError,
     WorkflowTimeoutError,
+    check_number,
     pack,
     unpack,
 )
@@ -142,8 +143,9 @@ def step(function: Any = None, *, workflow: type[Workflow] | None = None, num_wo
     Raises:
         WorkflowConfigurationError: annotations are missing or unusable, or the class has a step of that name.
     """
-    if isinstance(num_workers, bool) or not isinstance(num_workers, int) or num_workers < 1:
-        raise WorkflowConfigurationError(f"num_workers must be a whole number from 1 on, not {num_workers!r}")
+    check_number("num_workers", num_workers, 1, int)
+    if retry_policy is not None and not isinstance(retry_policy, RetryPolicy):
+        raise WorkflowConfigurationError(f"retry_policy must be a RetryPolicy or None, not {retry_policy!r}")
 
     def decorate(function: F) -> F:
         _declare(function, num_workers=num_workers, retry_policy=retry_policy)
@@ -170,6 +172,9 @@ def catch_error(function: Any = None, *, for_steps: Iterable[str] | None = None)
     Raises:
         WorkflowConfigurationError: annotations are missing or name another event.
     """
+    if isinstance(for_steps, str):
+        raise WorkflowConfigurationError(f"for_steps must be a list of names, as in [{for_steps!r}]")
+
     def decorate(function: F) -> F:
         spec = _declare(function, for_steps=None if for_steps is None else tuple(for_steps))
         if spec.takes and spec.takes != (StepFailedEvent,):
@@ -375,10 +380,21 @@ class Job:
         """The job that `to_dict` saved; raises ContextSerializationError if the step is gone."""
         if data["step"] not in graph.steps:
             raise ContextSerializationError(f"{graph.owner} has no step {data['step']!r}, which was saved")
-        job = cls(graph.steps[data["step"]], unpack(data["event"], graph.classes))
-        job.announced, job.answers, job.collected = (
-            unpack(data[name], graph.classes) for name in ("announced", "answers", "collected"))
+        spec = graph.steps[data["step"]]
+        job = cls(spec, _loaded(data, "event", graph, spec.takes))
+        job.announced = _loaded(data, "announced", graph, list)
+        job.answers = _loaded(data, "answers", graph, dict, Event)
+        job.collected = _loaded(data, "collected", graph, dict, (list, types.NoneType))
         return job
+
+
+def _loaded(data: Any, name: Any, graph: Graph, kind: Any, items: Any = object) -> Any:
+    """What was saved under this name; TypeError if it, or an item in it, is of another kind."""
+    value = unpack(data[name], graph.classes)
+    inside = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    if not isinstance(value, kind) or not all(isinstance(item, items) for item in inside):
+        raise TypeError(f"{name}: {type(value).__name__} does not fit there")
+    return value
 
 
 current: contextvars.ContextVar[Job] = contextvars.ContextVar("hello_react_workflow_job")
@@ -559,13 +575,13 @@ class Context(Generic[S]):
         try:
             if data["version"] != 1:
                 raise ContextSerializationError(f"a saved context of version {data['version']} can't be read")
-            ctx.store = StateStore(unpack(data["state"], graph.classes))
-            ctx._buffers = {(name, key): unpack(events, graph.classes)
-                            for name, key, events in data["buffers"]}
-            ctx._unclaimed = unpack(data["unclaimed"], graph.classes)
+            ctx.store = StateStore(_loaded(data, "state", graph, graph.state_type))
+            ctx._buffers = {(step, key): _loaded({"collected": events}, "collected", graph, list, Event)
+                            for step, key, events in data["buffers"]}
+            ctx._unclaimed = _loaded(data, "unclaimed", graph, list, Event)
             if data["paused"] is not None:
                 ctx._paused = [Job.from_dict(graph, job) for job in data["paused"]]
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, RecursionError) as error:
             raise ContextSerializationError(f"this is no saved context: {error!r}") from error
         return ctx
 

@@ -292,6 +292,17 @@ def test_settings_tell_where_each_value_comes_from(monkeypatch, nothing_of_this_
     assert "secret" not in out + err
 
 
+def test_settings_name_the_model_in_use_without_secrets(monkeypatch):
+    monkeypatch.setenv("LLM_BASE_URL", "https://user:pass123456@x.com/v1?api-key=SECRET0123456789")
+    monkeypatch.setenv("LLM_MODEL_ID", "m")
+    out, err = said(command("--settings"))
+    assert "Model in use: m at https://x.com/v1" in out
+    assert "SECRET" not in out + err
+    assert "pass123456" not in out + err
+    out, err = said(command("--settings", "--model", "other", "--base-url", "http://localhost:1/v1"))
+    assert "Model in use: other at http://localhost:1/v1" in out
+
+
 def test_try_tool_runs_one_tool_as_the_agent_would(model):
     server = model()
     assert said(command("--try-tool", "Calculator[2 + 3 * 4]", "--tools", "calculator"))[0] == "14\n"

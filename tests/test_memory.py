@@ -517,6 +517,15 @@ def test_places_that_hold_no_file(folder, name):
         assert not list(folder.glob(".*.tmp"))
 
 
+@pytest.mark.parametrize(("name", "shown"), [("a\0b", "a\\x00b"), ("a\ud800b", "a\ufffdb")])
+def test_names_that_no_file_can_have(folder, name, shown):
+    for use in (Conversation.load, filled(1).save):
+        with pytest.raises(MemoryFileError) as caught:
+            use(folder / name)
+        assert str(caught.value) == f"{folder / shown} is no file name: it holds signs that none can."
+    assert not os.listdir(folder)
+
+
 @pytest.mark.skipif(os.name == "nt", reason="POSIX permissions")
 @pytest.mark.parametrize("mode", [0o600, 0o664, 0o444])
 def test_the_mode_of_a_file_is_kept(folder, mode):

@@ -3,6 +3,7 @@
 import json
 import logging
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -528,12 +529,22 @@ def test_two_threads_write_two_traces(tmp_path):
     [
         ("no/such/folder/t.jsonl", "No such file or directory"),
         ("t\0.jsonl", "null"),
+        ("t\ud800/t.jsonl", "surrogates not allowed"),
     ],
 )
-def test_a_file_that_cannot_be_made_is_one_line(path, words):
-    with pytest.raises(TraceError, match=words) as caught:
-        TraceWriter(path, secrets=())
-    assert "\n" not in str(caught.value)
+@pytest.mark.skipif(os.name == "nt", reason="words of the system")
+def test_a_path_that_cannot_be_used_is_one_line(path, words):
+    for use in (TraceWriter, read, replay):
+        with pytest.raises(TraceError, match=words) as caught:
+            use(path)
+        assert re.search("[\n\0\ud800]", str(caught.value)) is None
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/zero"), reason="needs a file without an end")
+def test_only_regular_files_are_read():
+    for reading in (read, replay):
+        with pytest.raises(TraceError, match=r"^The trace /dev/zero can't be read: it is no regular file\.$"):
+            reading("/dev/zero")
 
 
 @pytest.mark.parametrize(

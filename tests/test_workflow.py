@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import dataclasses
+import functools
 import gc
 import json
 import logging
@@ -697,12 +698,22 @@ def test_options_are_checked() -> None:
     for workers in (0, -1, 1.5, True, "2"):
         with pytest.raises(WorkflowConfigurationError, match="num_workers must be a whole number from 1 on"):
             step(num_workers=workers)  # type: ignore[arg-type]
-    for wrong in ({"timeout": 0}, {"timeout": -1.0}, {"num_concurrent_runs": 0}):
-        with pytest.raises(WorkflowConfigurationError):
-            Chain(**wrong)  # type: ignore[arg-type]
-    for policy in ({"maximum_attempts": 0}, {"delay": -1}):
-        with pytest.raises(WorkflowConfigurationError):
-            RetryPolicy(**policy)  # type: ignore[arg-type]
+    for wrong in [*(("timeout", value) for value in (0, -1.0, "5", True, [1], float("nan"))),
+                  *(("num_concurrent_runs", value) for value in (0, "2", 1.5, True, float("nan")))]:
+        with pytest.raises(WorkflowConfigurationError, match=rf"^{wrong[0]} must be .*, not "):
+            Chain(**dict([wrong]))  # type: ignore[arg-type]
+    for policy in [*(("maximum_attempts", value) for value in (0, "3", 1.5, None, True)),
+                   *((name, value) for name in ("delay", "multiplier", "max_delay")
+                     for value in (-1, "1", None, True, float("nan"))),
+                   *(("retry_on", value) for value in ("x", None, int, [OSError], (OSError, "x")))]:
+        with pytest.raises(WorkflowConfigurationError, match=rf"^{policy[0]} must be .*, not "):
+            RetryPolicy(**dict([policy]))  # type: ignore[arg-type]
+    assert RetryPolicy(delay=0, max_delay=float("inf"), retry_on=()).next(0.0, 1, OSError()) is None
+    for retry in (3, "x", RetryPolicy):
+        with pytest.raises(WorkflowConfigurationError, match=r"^retry_policy must be a RetryPolicy"):
+            step(retry_policy=retry)  # type: ignore[call-overload]
+    with pytest.raises(WorkflowConfigurationError, match=r"for_steps must be a list of names, as in \['start'\]"):
+        catch_error(for_steps="start")
     with pytest.raises(WorkflowConfigurationError, match="annotate its parameter with StepFailedEvent"):
         @catch_error
         async def handle(self: Any, ev: StartEvent) -> StopEvent:
@@ -2129,11 +2140,38 @@ def test_a_model_that_cannot_be_saved_is_named() -> None:
     go(main)
 
 
+JOB = {"step": "first", "event": {"__type__": "hello_react.workflow_state:StartEvent", "value": {}},
+       "announced": [], "answers": {}, "collected": {}}
+
+
+def test_data_nested_too_deeply() -> None:
+    deep: Any = functools.reduce(lambda inner, _: {"k": inner}, range(5_000), {})
+    with pytest.raises(ContextSerializationError, match="this is no saved context: RecursionError") as caught:
+        Context.from_dict(Chain(), {**Context(Chain()).to_dict(), "state": deep})
+    assert "\n" not in str(caught.value)
+
+
+def test_a_saved_job_is_loaded() -> None:
+    loaded: Context[Any] = Context.from_dict(Chain(), {**Context(Chain()).to_dict(), "paused": [JOB]})
+    assert loaded.to_dict()["paused"] == [JOB]
+
+
 @pytest.mark.parametrize(("change", "words"), [
     ({"version": 2}, "version 2"),
     ({"version": None}, "version None"),
     ({"buffers": [["a"]]}, "this is no saved context"),
     ({"paused": [{}]}, "this is no saved context: KeyError('step')"),
+    ({"unclaimed": None}, "unclaimed: NoneType does not fit there"),
+    ({"unclaimed": [1]}, "unclaimed"), ({"unclaimed": {}}, "unclaimed"),
+    ({"state": None}, "state: NoneType does not fit there"),
+    ({"state": [1]}, "state: list"), ({"state": "text"}, "state: str"), ({"state": 1}, "state: int"),
+    ({"buffers": [["start", "default", None]]}, "this is no saved context"),
+    ({"buffers": [["start", "default", [1]]]}, "this is no saved context"),
+    ({"paused": [{"step": "first", "event": None}]}, "this is no saved context"),
+    ({"paused": [{"step": "first", "event": {"__type__": "HERE:Three", "value": {}}}]}, "Three does not fit there"),
+    ({"paused": [{**JOB, "announced": None}]}, "announced"),
+    ({"paused": [{**JOB, "answers": []}]}, "answers"), ({"paused": [{**JOB, "answers": {"a": 1}}]}, "answers"),
+    ({"paused": [{**JOB, "collected": {"a": 1}}]}, "collected"),
     ({"paused": [{"step": "gone"}]}, "Chain has no step 'gone', which was saved"),
     ({"state": {"__type__": "nowhere:Thing", "value": {}}}, "needs the class Thing: import nowhere before"),
     ({"state": {"__type__": "os:system", "value": {}}}, "needs the class system"),
