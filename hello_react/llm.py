@@ -85,6 +85,8 @@ class HelloAgentsLLM:
         self.base_url = check_base_url(str(given["LLM_BASE_URL"]))
         self.timeout = _seconds(60.0 if timeout is None else timeout)
         self.temperature, self.max_tokens, self.max_retries = temperature, max_tokens, max_retries
+        if type(max_retries) is not int or max_retries < 0:
+            raise errors.SettingsError(f"max_retries is {max_retries!r}: give a whole number, 0 or more.")
         self.extra_body = dict(extra_body or {})
         self._service = Service(self.base_url, check_key("LLM_API_KEY", str(given["LLM_API_KEY"])))
         self._sleep = sleep
@@ -100,7 +102,7 @@ class HelloAgentsLLM:
         return _last(self.stream(messages, temperature=temperature, **options))
 
     def stream(
-        self, messages: Messages, *, stop: str | Sequence[str] = (),
+        self, messages: Messages, *, stop: str | Sequence[str] | None = (),
         tools: Sequence[dict[str, Any]] | None = None, timeout: float | None = None, **options: Any,
     ) -> Iterator[Streamed]:
         """The reply as it arrives: `Token`s, a `Notice` for each new try, and last the whole `Reply`.
@@ -118,7 +120,7 @@ class HelloAgentsLLM:
         """
         if isinstance(messages, str):
             raise TypeError('messages is a text: give a list, [{"role": "user", "content": ...}].')
-        stop = [stop] if isinstance(stop, str) else list(stop)
+        stop = [stop] if isinstance(stop, str) else list(stop or ())
         deadline = math.inf if timeout is None else time.monotonic() + timeout
         extra = {**self.extra_body, **(options.pop("extra_body", None) or {})}
         given = {"messages": messages, "tools": list(tools or ()) or None, "stop": stop or None, **options}
@@ -197,7 +199,7 @@ class ScriptedLLM:
         return _last(self.stream(messages, **options))
 
     def stream(
-        self, messages: Messages, *, stop: str | Sequence[str] = (), **options: Any
+        self, messages: Messages, *, stop: str | Sequence[str] | None = (), **options: Any
     ) -> Iterator[Streamed]:
         """The next reply as tokens, then whole; with `stop` cut before an invented Observation."""
         with self._lock:
@@ -227,7 +229,7 @@ class FunctionLLM:
         return _last(self.stream(messages, **options))
 
     def stream(
-        self, messages: Messages, *, stop: str | Sequence[str] = (), **options: Any
+        self, messages: Messages, *, stop: str | Sequence[str] | None = (), **options: Any
     ) -> Iterator[Streamed]:
         """The function's reply as tokens, then whole; with `stop` cut before an invented Observation."""
         yield from _tell(self._function(messages), bool(stop))
@@ -274,7 +276,13 @@ def _tell(answer: str | Reply | Iterable[str], cut: bool) -> Iterator[Streamed]:
     reading = TextReading(cut)
     reading.finish_reason = whole.finish_reason
     yield from reading.add_thought(whole.thinking)
-    for piece in re.findall("(?s).{1,24}", answer) if isinstance(answer, str) else answer:
+    pieces: Iterable[Any] = re.findall("(?s).{1,24}", answer) if isinstance(answer, str) else answer
+    if isinstance(pieces, (bytes, dict)) or not isinstance(pieces, Iterable):
+        pieces = [pieces]
+    for piece in pieces:
+        if not isinstance(piece, str):
+            raise errors.BadReplyError(
+                f"The reply holds {piece!r:.60}, which is no text: give a text, a Reply or pieces of text.")
         yield from reading.add(piece)
         if reading.cut:
             break

@@ -83,6 +83,7 @@ class Service:
         self._api_key = api_key
         self._lock = threading.Lock()
         self._client: Any = None
+        self._pid = 0  # of the process that opened it: a fork must not share its connections
         self._http: Any = None
         self._served = False  # whether a reply has come, so that there may be connections kept alive
         # Single steps on a set or a dictionary are safe between threads.
@@ -144,7 +145,9 @@ class Service:
         import openai
 
         with self._lock:
-            client = self._client = self._client or self._open()
+            if self._pid != os.getpid():
+                self._client, self._pid = self._open(), os.getpid()
+            client = self._client
         for tries_left in (1, 0):
             try:
                 return client.post(
@@ -216,13 +219,15 @@ class Service:
                 if isinstance(error, self._http.TimeoutException):
                     raise TimeoutError(f"the stream stalled after {reading.length} characters") from None
                 raise self._broken_off(reading, error) from None
+        plain = events.plain
         try:
             for name, payload in events.close():
                 yield from reading.read(name, payload)
-        except Unreadable:
-            if events.plain:
+        except Unreadable as bad:
+            if plain and not bad.early:
                 raise
-        if not (reading.done or reading.finish_reason or events.plain):
+            plain = False
+        if not (reading.done or reading.finish_reason or plain):
             raise self._broken_off(reading, "no end mark came")
 
     def _drain(self, response: Any) -> None:
@@ -340,7 +345,7 @@ def _retry_after(headers: Any) -> float | None:
         except ValueError:
             try:
                 then = parsedate_to_datetime(value)
-            except (TypeError, ValueError):
+            except (TypeError, ValueError, OverflowError):
                 continue
             then = then.replace(tzinfo=then.tzinfo or timezone.utc)
             seconds = (then - datetime.now(timezone.utc)).total_seconds()

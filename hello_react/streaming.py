@@ -21,6 +21,7 @@ from dataclasses import replace
 from typing import Any
 
 from .events import Reply, Token, ToolCall, Usage
+from .text import THINK_END, THINK_TAGS
 
 # Every quantifier is bounded, so that any text is searched in linear time.
 _LABELS = ("observations", "观察结果")
@@ -69,8 +70,6 @@ class StreamCutter:
         return "" if torso and self._visible else rest
 
 
-_THINK_TAGS = ("<think>", "<thinking>", "<reasoning>")
-_THINK_END = re.compile(r"</(?:think|thinking|reasoning)>", re.IGNORECASE)
 _BLANKS = " \t\r\n\f\v\u3000\ufeff\u200b"
 
 
@@ -112,9 +111,10 @@ class TextReading:
         self._held += piece
         while self._held:
             if self._place == "thinking":
-                end = _THINK_END.search(self._held)
+                end = THINK_END.search(self._held)
                 if end is None:  # keep what may be the beginning of the closing tag
-                    tag = self._held.rfind("<", -12) if "<" in self._held[-12:] else len(self._held)
+                    tag = max(self._held.rfind("<", -12), self._held.rfind("[", -12))
+                    tag = tag if tag >= 0 else len(self._held)
                     thought, self._held = self._held[:tag], self._held[tag:]
                     yield from self.add_thought(thought)
                     return
@@ -125,10 +125,10 @@ class TextReading:
             if self._place == "head":
                 yield from self._show(self._held[:len(self._held) - len(text)])
             start, self._held = text[:12].lower(), text
-            opening = next((tag for tag in _THINK_TAGS if start.startswith(tag)), "")
+            opening = next((tag for tag in THINK_TAGS if start.startswith(tag)), "")
             if opening:
                 self._held, self._place = text[len(opening):], "thinking"
-            elif any(tag.startswith(start) for tag in _THINK_TAGS):
+            elif any(tag.startswith(start) for tag in THINK_TAGS):
                 return
             else:
                 self._held, self._place = "", "text"
@@ -162,7 +162,14 @@ class ErrorSent(Exception):
 
 
 class Unreadable(Exception):
-    """The server sent something that is no reply: the text of this exception."""
+    """The server sent something that is no reply: the text of this exception.
+
+    `early`: whether it is the beginning of JSON, so that the rest may have been lost on the way.
+    """
+
+    def __init__(self, text: str, early: bool = False) -> None:
+        super().__init__(text)
+        self.early = early
 
 
 class Events:
@@ -173,7 +180,7 @@ class Events:
 
     def __init__(self) -> None:
         self.plain: bool | None = None
-        self._rest = b""
+        self._rest = [b""]  # pieces of the line that has not ended yet
         self._data: list[bytes] = []
         self._name = b""
 
@@ -188,11 +195,16 @@ class Events:
         if self.plain:
             self._data.append(chunk)
             return
-        text = self._rest + chunk
+        waits = not self._rest[-1].endswith(b"\r") and b"\n" not in chunk and b"\r" not in chunk
+        self._rest.append(chunk)
+        if waits:  # joined once, at the line's end: a line may come in very many pieces
+            return
+        text = b"".join(self._rest)
         if b"\r" in text:
             half = b"\r" if text.endswith(b"\r") and not text.endswith(b"\r\r") else b""  # of a \r\n, perhaps
             text = text.removesuffix(half).replace(b"\r\n", b"\n").replace(b"\r", b"\n") + half
-        *lines, self._rest = text.split(b"\n")
+        *lines, rest = text.split(b"\n")
+        self._rest = [rest]
         for line in lines:
             yield from self._line(line)
 
@@ -213,11 +225,14 @@ class Events:
         if self.plain:
             yield b"", b"".join(self._data).decode("utf-8", "replace")
         else:
-            yield from self._line(self._rest.rstrip(b"\r"))
+            yield from self._line(b"".join(self._rest).rstrip(b"\r"))
             yield from self._line(b"")
 
 
 _JSON = json.JSONDecoder()
+# A complaint about JSON's end, and what follows the place: nothing, or half a word.
+_ENDS_EARLY = re.compile(r"(?s)(?:Unterminated string|Invalid \\u).*|[^\n]*\n[a-zA-Z.+-]{0,4}")
+_LENGTH = ("max_tokens", "max_output_tokens", "max_new_tokens", "max_length", "model_length")
 
 
 def _objects(payload: str) -> Iterator[dict[str, Any]]:
@@ -229,8 +244,11 @@ def _objects(payload: str) -> Iterator[dict[str, Any]]:
             return
         try:
             value, position = _JSON.raw_decode(payload, position)
-        except (ValueError, RecursionError):
+        except RecursionError:
             raise Unreadable(payload) from None
+        except json.JSONDecodeError as bad:
+            begun = payload[0] in "{[" and _ENDS_EARLY.fullmatch(f"{bad.msg}\n{payload[bad.pos:]}")
+            raise Unreadable(payload, early=bool(begun)) from None
         for item in value if isinstance(value, list) else [value]:
             if not isinstance(item, dict):
                 raise Unreadable(payload)
@@ -272,7 +290,7 @@ class ChunkReading(TextReading):
                 self.odd = self.odd if usage else payload
                 continue
             for choice in choices:
-                if isinstance(choice, dict) and not choice.get("index"):
+                if isinstance(choice, dict) and not _whole(choice.get("index")):
                     yield from self._choice(choice)
 
     def _choice(self, choice: dict[str, Any]) -> Iterator[Token]:
@@ -286,41 +304,44 @@ class ChunkReading(TextReading):
             yield from self.add_thought(thought)
         if text := _content(delta.get("content") or delta.get("refusal")):
             yield from self.add(text)
-        calls = delta.get("tool_calls")
-        fragments = [one for one in calls if isinstance(one, dict)] if isinstance(calls, list) else []
+        old = _dict(delta.get("function_call"))  # of the protocol before tool calls; some send an empty one
+        calls = delta.get("tool_calls") or ([{"function": old}] if any(old.values()) else [])
+        fragments = [one for one in _list(calls) if isinstance(one, dict)]
         for position, fragment in enumerate(fragments):
             self._call(fragment, position if len(fragments) > 1 else len(self._calls) - 1)
         if reason := choice.get("finish_reason"):
-            self.finish_reason = str(reason)
+            reason = str(reason).lower()
+            self.finish_reason = "length" if reason in _LENGTH else reason
 
     def _call(self, fragment: dict[str, Any], position: int) -> None:
         """Join a fragment to its tool call, by index, else by id, else by `position`; or begin a new call."""
         function, call = _dict(fragment.get("function")), None
         key, name = (str(value or "") for value in (fragment.get("id"), function.get("name")))
-        index, arguments = fragment.get("index"), function.get("arguments")
-        if isinstance(index, int):
+        index, arguments = _whole(fragment.get("index")), function.get("arguments")
+        if index is not None:
             call = next((one for one in reversed(self._calls) if one["index"] == index), None)
         elif key:
             call = next((one for one in self._calls if one["id"] == key), None)
         elif 0 <= position < len(self._calls):
             call = self._calls[position]
-            if name and call["name"] and (name != call["name"] or _is_json(call["arguments"])):
+            if name and call["name"] and (name != call["name"] or _is_json("".join(call["arguments"]))):
                 call = None  # without any mark, a name begins the next call
         if call is None or (name and key and call["id"] not in ("", key)):
-            index = index if isinstance(index, int) else len(self._calls)
-            call = {"index": index, "id": "", "name": "", "arguments": ""}
+            index = len(self._calls) if index is None else index
+            call = {"index": index, "id": "", "name": "", "arguments": []}
             self._calls.append(call)
         call["id"], call["name"] = call["id"] or key, call["name"] or name
         if isinstance(arguments, str):
-            call["arguments"] += arguments
+            call["arguments"].append(arguments)
         elif arguments is not None:
-            call["arguments"] = json.dumps(arguments, ensure_ascii=False)
+            call["arguments"] = [json.dumps(arguments, ensure_ascii=False)]
 
     def reply(self) -> Reply:
         calls: list[ToolCall] = []
         for number, call in enumerate(sorted(self._calls, key=lambda one: one["index"]), 1):
             known = call["id"] and all(call["id"] != one.id for one in calls)
-            calls.append(ToolCall(call["id"] if known else f"call_{number}", call["name"], call["arguments"]))
+            identity = call["id"] if known else f"call_{number}"
+            calls.append(ToolCall(identity, call["name"], "".join(call["arguments"])))
         return replace(super().reply(), tool_calls=tuple(calls), usage=self._usage)
 
 
@@ -328,12 +349,23 @@ def _dict(value: Any) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
+
+
+def _whole(value: Any) -> int | None:
+    """An index, which some servers send as "1" or 1.0."""
+    try:
+        return int(float(value))
+    except (TypeError, ValueError, OverflowError):
+        return None
+
+
 def _content(content: Any) -> str:
-    """The text of a message's content, which may be null or a list of typed parts."""
-    if isinstance(content, list):
-        texts = [part.get("text") for part in map(_dict, content) if part.get("type", "text") == "text"]
-        return "".join(text for text in texts if isinstance(text, str))
-    return content if isinstance(content, str) else ""
+    """The text of a message's content: null, a text, a typed part or a list of those."""
+    parts = [{"text": part} if isinstance(part, str) else _dict(part) for part in _list(content)]
+    texts = [part.get("text") for part in parts if part.get("type", "text") == "text"]
+    return "".join(text for text in texts if isinstance(text, str))
 
 
 def _count(usage: dict[str, Any], name: str) -> int | None:
@@ -344,6 +376,6 @@ def _count(usage: dict[str, Any], name: str) -> int | None:
 def _is_json(text: str) -> bool:
     try:
         json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
     return True

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import gc
+import gzip
 import json
+import os
 import socket
 import sys
 import threading
 import time
+import warnings
 from datetime import datetime, timedelta, timezone
 from email.utils import format_datetime
 
@@ -35,6 +38,7 @@ from hello_react.llm import (
     ask,
     default_llm,
 )
+from hello_react.streaming import ChunkReading, Events, Unreadable
 from tests.servers import (
     DONE,
     ModelServer,
@@ -160,6 +164,12 @@ def test_timeout_must_be_a_positive_number(timeout):
         HelloAgentsLLM("m", "k3y", "http://h/v1", timeout)
 
 
+@pytest.mark.parametrize("retries", [None, "3", -1, 1.5, True])
+def test_max_retries_must_be_a_whole_number(retries):
+    with pytest.raises(SettingsError, match="max_retries"):
+        HelloAgentsLLM("m", "k3y", "http://h/v1", 5, max_retries=retries)
+
+
 def test_key_with_a_line_end_is_trimmed():  # E14
     with ModelServer([GOOD]) as server:
         HelloAgentsLLM("m", f" {KEY}\r\n", server.url, 5).think(ASKED)
@@ -256,6 +266,13 @@ def test_lone_surrogate_and_nul_are_made_safe_before_sending():  # L54
         sent = server.bodies[0]["messages"]
         assert sent == [{"role": "tool", "content": [{"type": "text", "text": "ab\ufffdc"}], "n": [1, None]}]
         assert nested[0]["content"][0]["text"] == "a\x00b\ud800c"
+
+
+def test_stop_none_means_none():
+    with ModelServer([FAKE]) as server:
+        assert client(server).think(ASKED, stop=None).text == FAKE
+        assert "stop" not in server.bodies[0]
+    assert ScriptedLLM([FAKE]).think(ASKED, stop=None).text == FAKE
 
 
 def test_messages_as_a_text_are_refused_before_any_request():
@@ -373,9 +390,17 @@ def test_content_as_typed_parts():  # L08
     ]
     assert (
         reply_to(events(chunk(parts), chunk([{"type": "text", "text": "[4]"}], "stop"), DONE)).text
-        == "Action: Finish[4]"
+        == "Action: oddFinish[4]"
     )
-    assert reply_to(message(parts)).text == "Action: Finish"
+    assert reply_to(message(parts)).text == "Action: oddFinish"
+
+
+@pytest.mark.parametrize(
+    "content", [["Action: ", "Finish[4]"], {"type": "text", "text": "Action: Finish[4]"}]
+)
+def test_content_as_plain_texts_or_one_part(content):
+    assert reply_to(events(chunk(content, "stop"), DONE)).text == "Action: Finish[4]"
+    assert reply_to(message(content)).text == "Action: Finish[4]"
 
 
 def test_refusal_counts_as_text():
@@ -486,6 +511,15 @@ def test_finish_reason_length_is_kept():  # L14, L15
     assert reply.text == "Final Answer: The phone has"
 
 
+@pytest.mark.parametrize(
+    "reason", ["max_tokens", "MAX_TOKENS", "LENGTH", "max_output_tokens", "model_length"]
+)
+def test_other_words_for_length(reason):
+    reply = reply_to(events(chunk("The phone has"), chunk(finish=reason), DONE))
+    assert (reply.finish_reason, reply.cut) == ("length", True)
+    assert reply_to(message("The phone has", reason)).cut
+
+
 def test_multi_byte_characters_split_over_writes():  # L41
     assert reply_to(byte_by_byte(*pieces("思考：查一下。🎉", 3), DONE)).text == "思考：查一下。🎉"
 
@@ -531,6 +565,36 @@ def test_stream_asked_and_plain_json_given():  # L45
     assert reply_to(raw(b"  ", json.dumps(message(GOOD)).encode())).text == GOOD
 
 
+WHOLE = json.dumps(message("Action: Finish[\"é\"]", usage=None, more=[True, -1.5]))
+
+
+@pytest.mark.parametrize("end", range(1, len(WHOLE)))
+def test_plain_json_that_ends_early_is_a_broken_stream(end):
+    with pytest.raises(Unreadable) as caught:
+        list(ChunkReading(False).read(b"", WHOLE[:end]))
+    assert caught.value.early
+
+
+def test_plain_json_that_ends_early_is_asked_again():
+    half = WHOLE[: len(WHOLE) // 2]
+    assert reply_to(status(200, half), GOOD).text == GOOD
+    assert reply_to(status(200, "{"), GOOD).text == GOOD
+
+    def zipped(exchange, request):
+        packed = gzip.compress(json.dumps(message("long " * 50 + os.urandom(500).hex())).encode())
+        exchange.send(200, packed[: len(packed) // 2], Content_Encoding="gzip")
+
+    assert reply_to(zipped, GOOD).text == GOOD
+    said, requests = failure(ModelConnectionError, *[status(200, half)] * 2, max_retries=1)
+    assert "broke off" in said
+    assert requests == 2
+
+
+@pytest.mark.parametrize("body", ["{oops}", "{'a': 1}", '{"a" 1}', "true", "[" * 100_000, '{"a": 1} and so on'])
+def test_plain_body_that_is_no_json_is_not_asked_again(body):
+    assert failure(BadReplyError, status(200, body))[1] == 1
+
+
 def test_plain_json_without_finish_reason():
     assert reply_to(message(GOOD, None)).text == GOOD
 
@@ -566,6 +630,13 @@ def test_only_the_first_choice_is_read():  # L55
     assert reply_to(events(both("a", "x"), both("b", "y"), chunk(finish="stop"), DONE)).text == "ab"
 
 
+@pytest.mark.parametrize("index", ["0", 0.0, None, "x"])
+def test_odd_index_of_a_choice(index):
+    told = {"choices": [{"index": index, "delta": {"content": GOOD}, "finish_reason": "stop"}]}
+    assert reply_to(events(told, DONE)).text == GOOD
+    assert reply_to(events({"choices": [{"index": "1", "delta": {"content": "x"}}]}, told, DONE)).text == GOOD
+
+
 def test_glued_json_objects_in_one_event():  # L56
     first, second = json.dumps(chunk("a")), json.dumps(chunk("b", "stop"))
     assert reply_to(events(first + second, DONE)).text == "ab"
@@ -597,12 +668,12 @@ def test_empty_body():
 # --- thinking ---
 
 
-@pytest.mark.parametrize("tag", ["think", "thinking", "Think", "reasoning"])
+@pytest.mark.parametrize("tag", ["<think>", "<thinking>", "<Think>", "<reasoning>", "<thought>", "[THINK]"])
 @pytest.mark.parametrize("size", [1, 3, 100])
 def test_leading_think_block(tag, size):
-    items = streamed(text(f"\n<{tag}>2 < 4 </thin</{tag}>\n\n{GOOD}", size))
+    items = streamed(text(f"\n{tag}2 < 4[1] [/thin{tag[0]}/{tag[1:]}\n\n{GOOD}", size))
     reply = items[-1]
-    assert reply.thinking == "2 < 4 </thin"
+    assert reply.thinking == "2 < 4[1] [/thin"
     assert reply.text.strip() == shown(items).strip() == GOOD
     assert "<" not in reply.text
 
@@ -614,7 +685,7 @@ def test_several_think_blocks_and_an_empty_one():
 
 
 @pytest.mark.parametrize(
-    "content", ["Thought: <think> is a tag </think>", "<thi", "<", "a <think>b</think>", "<thinker>"]
+    "content", ["Thought: <think> is a tag </think>", "<thi", "<", "a <think>b</think>", "<thinker>", "[THI", "[1]"]
 )
 def test_think_tags_that_are_text(content):
     items = streamed(text(content, 2))
@@ -887,7 +958,8 @@ def test_retry_after_is_waited_for():  # L17
 
 
 @pytest.mark.parametrize(
-    "value", ["abc", "-5", "nan", "inf", "", "1e999", "1,5", "Wed, 99 Foo 2026 00:00:00 GMT"]
+    "value", ["abc", "-5", "nan", "inf", "", "1e999", "1,5", "Wed, 99 Foo 2026 00:00:00 GMT",
+              "Mon, 01 Jan 99999999999999999999 00:00:00 GMT"]
 )
 def test_unusable_retry_after(value):  # L19
     with ModelServer([status(429, retry_after=value), GOOD]) as server:
@@ -1357,6 +1429,52 @@ def test_new_id_under_the_same_index_is_a_new_call():
     assert calls([call(0, "a", "A", "{")], [call(0, "a", "A", "}")]) == (ToolCall("a", "A", "{}"),)
 
 
+@pytest.mark.parametrize("kind", [str, float])
+def test_index_as_a_text_or_a_float(kind):
+    assert calls(
+        [call(kind(0), "a", "Add", '{"x"')],
+        [call(kind(1), "b", "Mul", '{"y"')],
+        [call(kind(0), None, None, ": 1}")],
+        [call(kind(1), None, None, ": 2}")],
+    ) == (ToolCall("a", "Add", '{"x": 1}'), ToolCall("b", "Mul", '{"y": 2}'))
+
+
+def test_one_call_that_is_not_in_a_list():
+    assert calls(call(0, "a", "A", "{"), call(0, None, None, "}")) == (ToolCall("a", "A", "{}"),)
+    assert reply_to(message(None, tool_calls=call(None, "a", "A", "{}"))).tool_calls == (ToolCall("a", "A", "{}"),)
+
+
+def test_function_call_of_the_old_protocol():
+    told = [{"name": "A", "arguments": ""}, {"arguments": '{"x"'}, {"arguments": ": 1}"}]
+    chunks = [chunk(function_call=one) for one in told]
+    made = (ToolCall("call_1", "A", '{"x": 1}'),)
+    assert reply_to(events(*chunks, chunk(finish="function_call"), DONE)).tool_calls == made
+    assert reply_to(message(None, function_call={"name": "A", "arguments": '{"x": 1}'})).tool_calls == made
+    for junk in ({"name": "", "arguments": ""}, "x", [1]):
+        assert reply_to(events(chunk("a", "stop", function_call=junk), DONE)).tool_calls == ()
+    both = {"function_call": told[0], "tool_calls": [call(0, "a", "A", '{"x": 1}')]}
+    assert reply_to(message(None, **both)).tool_calls == (ToolCall("a", "A", '{"x": 1}'),)
+
+
+def test_arguments_nested_too_deep_for_the_decoder():
+    deep = '{"x": ' + "[" * 100_000
+    assert calls([call(None, None, "A", deep)], [call(None, None, "A", "]")])[0].arguments == deep + "]"
+
+
+def test_long_lines_and_arguments_take_linear_time():
+    started = time.monotonic()
+    line, size = event(chunk("x" * 60_000_000, "stop")), 16_384
+    reader = Events()
+    found = [one for at in range(0, len(line), size) for one in reader.feed(line[at : at + size])]
+    assert len(found) == 1
+    reading = ChunkReading(False)
+    for number in range(20_000):
+        fragment = call(0, None if number else "a", None if number else "A", "y" * 500)
+        list(reading.read(b"", json.dumps(chunk(tool_calls=[fragment]))))
+    assert reading.reply().tool_calls == (ToolCall("a", "A", "y" * 10_000_000),)
+    assert time.monotonic() - started < 10
+
+
 def test_arguments_as_an_object_and_junk_fragments():
     assert calls([call(0, "a", "A", {"城": 1})], [None, "x"], [{"index": 1, "id": "b"}]) == (
         ToolCall("a", "A", '{"城": 1}'),
@@ -1383,6 +1501,24 @@ def test_one_connection_serves_many_calls():
         for _ in range(5):
             llm.think(ASKED)
         assert server.connections == 1
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+def test_forked_process_opens_its_own_connection():
+    with ModelServer(lambda body: text(body["messages"][0]["content"])) as server:
+        llm = client(server)
+        llm.think(ASKED)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # about the server's thread
+            child = os.fork()
+        if child == 0:
+            try:
+                os._exit(0 if llm.think([{"role": "user", "content": "child"}]).text == "child" else 1)
+            finally:
+                os._exit(2)
+        assert os.waitpid(child, 0)[1] == 0
+        assert llm.think([{"role": "user", "content": "parent"}]).text == "parent"
+        assert [request.connection for request in server.requests] == [1, 2, 1]
 
 
 def test_a_hundred_threads_at_once():
@@ -1471,6 +1607,13 @@ def test_function_as_a_client(function):
     assert FunctionLLM(function).think(ASKED).text == FAKE
     items = list(FunctionLLM(function).stream(ASKED, stop=OBSERVATION_STOPS))
     assert shown(items) == items[-1].text == CUT
+
+
+@pytest.mark.parametrize("answer", [None, b"bytes", 4, {"a": 1}, ["a", 2], ValueError, Reply(None)])
+def test_stand_in_that_gives_no_text(answer):
+    for llm in (FunctionLLM(lambda m: answer), ScriptedLLM([answer])):
+        with pytest.raises(BadReplyError, match="which is no text"):
+            llm.think(ASKED)
 
 
 class OnlyThink:
