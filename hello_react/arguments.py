@@ -21,7 +21,7 @@ from enum import Enum
 from typing import Any
 
 from .errors import ToolError
-from .text import clip
+from .text import clip, in_words, sendable
 
 _NO_INPUT = {"", "{}", "none", "null", "()"}
 
@@ -53,7 +53,11 @@ class Parameter:
         if self.is_text:
             schema: dict[str, Any] = {"type": "string"} if self.annotation is str else {}
         else:
-            schema = _adapter(self).json_schema()
+            adapter = _adapter(self)
+            try:
+                schema = adapter.json_schema()
+            except Exception as error:
+                raise _unfit(self) from error
         default = self.default.value if isinstance(self.default, Enum) else self.default
         if not self.required and default is not None and _has_json(default):
             schema.setdefault("default", default)
@@ -65,6 +69,8 @@ class Parameter:
         Raises:
             ValueError: it does not fit; the text says why.
         """
+        if isinstance(value, str):
+            value = sendable(value)
         if self.annotation is str:
             if isinstance(value, (dict, list)) or value is None:
                 raise ValueError("should be text")
@@ -82,14 +88,18 @@ class Parameter:
 
 
 def _adapter(parameter: Parameter) -> Any:
-    from pydantic import PydanticSchemaGenerationError, PydanticUserError, TypeAdapter
+    from pydantic import TypeAdapter
 
     try:
         return TypeAdapter(parameter.annotation)
-    except (PydanticSchemaGenerationError, PydanticUserError) as error:
-        raise ToolError(f"The parameter {parameter.name!r} has a type that text can't be turned into: "
-                        f"{parameter.annotation!r}. Use str, int, float, bool, list, dict, an Enum or a "
-                        "pydantic model.") from error
+    except Exception as error:  # pydantic raises many kinds, and runs the type's own methods
+        raise _unfit(parameter) from error
+
+
+def _unfit(parameter: Parameter) -> ToolError:
+    return ToolError(f"The parameter {parameter.name!r} has a type that text can't be turned into: "
+                     f"{in_words(parameter.annotation, repr)}. Use str, int, float, bool, list, dict, an "
+                     "Enum or a pydantic model.")
 
 
 def _has_json(value: Any) -> bool:
@@ -115,7 +125,7 @@ def parameters(function: Callable[..., Any]) -> tuple[Parameter, ...]:
         target = target.__call__
     try:
         hints = typing.get_type_hints(target, include_extras=True)
-    except (NameError, TypeError, AttributeError):  # an annotation that names something not importable
+    except Exception:  # noqa: BLE001  an annotation may be any text: it is evaluated here
         hints = {}
     found: list[Parameter] = []
     for name, parameter in signature.parameters.items():
@@ -137,7 +147,7 @@ def parameters(function: Callable[..., Any]) -> tuple[Parameter, ...]:
         one = Parameter(name, annotation, default, parameter.kind is parameter.POSITIONAL_ONLY,
                         " ".join(notes) or _described(inspect.getdoc(target) or "", name))
         if annotation not in (str, int, float, bool, Any, inspect.Parameter.empty):
-            _adapter(one)
+            one.schema()
         found.append(one)
     return tuple(found)
 
@@ -293,9 +303,9 @@ def from_json(tool: str, parameters: tuple[Parameter, ...], text: str) -> dict[s
         BadInput: it is no JSON object.
     """
     try:
-        value = json.loads(text, strict=False)
+        value = json.loads(text, strict=False, parse_constant=no_constant)
         if isinstance(value, str):
-            value = json.loads(value, strict=False)
+            value = json.loads(value, strict=False, parse_constant=no_constant)
     except (ValueError, RecursionError):
         problem = f"its arguments are not complete JSON: {clip(text, 200)!r}"
         raise BadInput(_expected(tool, parameters, problem, native=True)) from None
@@ -305,6 +315,11 @@ def from_json(tool: str, parameters: tuple[Parameter, ...], text: str) -> dict[s
         problem = f"its arguments are no JSON object: {clip(text, 200)!r}"
         raise BadInput(_expected(tool, parameters, problem, native=True))
     return value
+
+
+def no_constant(name: str) -> Any:
+    """For `parse_constant` of `json.loads`: NaN and Infinity are no JSON."""
+    raise ValueError(name)
 
 
 def _expected(tool: str, parameters: tuple[Parameter, ...], problem: str, native: bool = False) -> str:

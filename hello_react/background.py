@@ -15,39 +15,98 @@ import math
 import queue
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any, TypeVar
 
 Item = TypeVar("Item")
 
+MOST_ITEMS = 10_000
+"""How many items of an iterator are read."""
 
-def run_in_thread(run: Callable[[], Any], timeout: float | None, name: str) -> Any:
+
+def call(function: Callable[[], Any], timeout: float | None, name: str) -> Any:
+    """What `function` returns: awaited if it is awaitable, as a list if it is an iterator, async or not.
+
+    Args:
+        function: called in a thread of its own, named `name`; in this one if `timeout` is None.
+        timeout: in seconds; then the thread is left to itself, but reads no further item.
+
+    Raises:
+        TimeoutError: out of time. Else whatever the function raises.
+    """
+    if timeout is not None:
+        return run_in_thread(lambda given_up: _settled(function(), given_up), timeout, name)
+    value = function()
+    if isinstance(value, (Awaitable, AsyncIterator)):  # in a thread: a loop may be running in this one
+        return run_in_thread(lambda given_up: _settled(value, given_up), None, name)
+    return _settled(value, threading.Event())
+
+
+def _settled(value: Any, given_up: threading.Event) -> Any:
+    if isinstance(value, (Awaitable, AsyncIterator)):
+        value = asyncio.run(_awaited(value, given_up))
+    if not isinstance(value, Iterator):
+        return value
+    items = []
+    for item in value:
+        items.append(item)
+        if len(items) > MOST_ITEMS or given_up.is_set():
+            break
+    return _noted(items)
+
+
+async def _awaited(value: Any, given_up: threading.Event) -> Any:
+    if isinstance(value, Awaitable):
+        value = await value
+    if not isinstance(value, AsyncIterator):
+        return value
+    items = []
+    async for item in value:
+        items.append(item)
+        if len(items) > MOST_ITEMS or given_up.is_set():
+            break
+    return _noted(items)
+
+
+def _noted(items: list[Any]) -> list[Any]:
+    if len(items) > MOST_ITEMS:
+        items[MOST_ITEMS:] = [f"[cut: the first {MOST_ITEMS:,} items shown]"]
+    return items
+
+
+def run_in_thread(run: Callable[[threading.Event], Any], timeout: float | None, name: str) -> Any:
     """What `run` returns or raises, called in a thread of its own with this thread's context variables.
+
+    It is given an event that is set as soon as nobody waits for it any more.
 
     Raises:
         TimeoutError: it took longer than `timeout` seconds; the thread is left to itself.
     """
+    given_up = threading.Event()
     outcome: queue.SimpleQueue[tuple[Any, BaseException | None]] = queue.SimpleQueue()
 
     def work() -> None:
         try:
-            outcome.put((run(), None))
+            outcome.put((run(given_up), None))
         except BaseException as error:  # noqa: BLE001  handed to the waiting thread, which raises it
             outcome.put((None, error))
 
     context = contextvars.copy_context()
     threading.Thread(target=context.run, args=(work,), name=name, daemon=True).start()
     deadline = math.inf if timeout is None else time.monotonic() + timeout
-    while True:
-        try:  # in short pieces: on Windows a long wait can't be interrupted by Ctrl-C
-            value, failure = outcome.get(timeout=min(0.5, max(0.0, deadline - time.monotonic())))
-        except queue.Empty:
-            if time.monotonic() >= deadline:
-                raise TimeoutError(f"no result within {timeout:g} seconds") from None
-            continue
-        if failure is not None:
-            raise failure
-        return value
+    try:
+        while True:
+            try:  # in short pieces: on Windows a long wait can't be interrupted by Ctrl-C
+                value, failure = outcome.get(timeout=min(0.5, max(0.0, deadline - time.monotonic())))
+            except queue.Empty:
+                if time.monotonic() >= deadline:
+                    raise TimeoutError(f"no result within {timeout:g} seconds") from None
+                continue
+            if failure is not None:
+                raise failure
+            return value
+    finally:
+        given_up.set()
 
 
 async def iterate_in_thread(items: Iterator[Item]) -> AsyncIterator[Item]:

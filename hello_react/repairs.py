@@ -32,7 +32,7 @@ from .dialects import (
     read_calls,
     standing_json,
 )
-from .text import BLANKS, FENCE, closing_bracket, outside_fences, past, squeeze, unquote
+from .text import BLANKS, FENCE, THINK, THINK_END, closing_bracket, outside_fences, past, squeeze, unquote
 
 __all__ = ["BLANKS", "LABEL", "Part", "answer_text", "decode_json", "drop_template_tokens", "drop_thinking",
            "is_finish", "is_placeholder", "json_calls", "label_kind", "means_no_action", "parts",
@@ -86,8 +86,6 @@ def label_kind(match: re.Match[str]) -> str:
 
 # --- rules on the whole text ------------------------------------------------------------------------------
 
-_THINK = re.compile(r"<(?:think|thinking|thought|reasoning)>|\[THINK\]", re.IGNORECASE)
-_THINK_END = re.compile(r"</(?:think|thinking|thought|reasoning)>|\[/THINK\]", re.IGNORECASE)
 _BLANK_RUN = re.compile(f"[{BLANKS}]*")
 
 
@@ -97,12 +95,12 @@ def drop_thinking(text: str) -> str:
     Also with the opening tag missing, as some templates write it. A tag inside an argument is content.
     """
     start = 0
-    while opening := _THINK.match(text, past(_BLANK_RUN, text, start)):
-        closing = _THINK_END.search(text, opening.end())
+    while opening := THINK.match(text, past(_BLANK_RUN, text, start)):
+        closing = THINK_END.search(text, opening.end())
         if closing is None:
             return text[start:]
         start = closing.end()
-    closing = _THINK_END.search(text, start)
+    closing = THINK_END.search(text, start)
     return text[closing.end():] if closing and _ends_a_draft(text, start, closing) else text[start:]
 
 
@@ -255,7 +253,7 @@ def parts(text: str, known: Known, cut: bool = False) -> Iterator[Part]:
     """
     for rule in TEXT_RULES:
         text = rule(text)
-    if _THINK.match(text, past(_BLANK_RUN, text, 0)):
+    if THINK.match(text, past(_BLANK_RUN, text, 0)):
         yield Part("unclosed")  # cut while it was still thinking
     else:
         yield from _labelled(text, known, cut)

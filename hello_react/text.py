@@ -13,13 +13,19 @@ import json
 import re
 import sys
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
-from itertools import accumulate, islice
+from itertools import accumulate, islice, takewhile
 from typing import Any
+from urllib.parse import quote
 
 BLANKS = " \t\r\n\f\v\u00a0\u3000\ufeff\u00ad\u200b\u200c\u200d\u200e\u200f\u2060"
 """Blank and invisible signs: around a text they are no content."""
+
+THINK_TAGS = ("<think>", "<thinking>", "<thought>", "<reasoning>", "[think]")
+THINK = re.compile("|".join(map(re.escape, THINK_TAGS)), re.IGNORECASE)
+THINK_END = re.compile("|".join(re.escape(f"{tag[0]}/{tag[1:]}") for tag in THINK_TAGS), re.IGNORECASE)
+"""How a model marks its private thinking, in any case."""
 
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 # C0 and C1 controls but tab and newline, and the marks that reorder text on screen.
@@ -178,27 +184,70 @@ def unquote(text: str) -> str:
     return text
 
 
+_IS = r"""(?:\\{0,2}["'])?[ \t]{0,2}(?:[=:]|%3[AD])[ \t]{0,2}(?:\\{0,2}["'])?"""
+_VALUE = r"""(?:(?!\\["'])[^\s&"',;)\]]){6,}"""
+_SCHEME = r"(?:bearer|basic|token|digest|negotiate|apikey)[ \t]{1,2}"
 _KEY_LIKE = re.compile(
-    r"(?i)\b((?:api[_-]?key|appid|access[_-]?token|token|secret|password|key)[\"']?\s{0,2}[=:]\s{0,2}[\"']?)"
-    r"[^\s&\"',;)]{6,}"
-    r"|\b(bearer\s{1,2})[^\s\"',;)]{6,}|\b(sk-)[\w-]{6,}")
+    r"(?i)(?<![^\W_])(?:"
+    rf"((?:(?:api|access|auth|client|secret|private|refresh|session)?[_-]?(?:key|token|secret)|appid|password"
+    rf"|passwd|pwd|sig(?:nature)?(?==)){_IS}){_VALUE}"
+    rf"|(authorization{_IS}(?:{_SCHEME})?)(?!{_SCHEME}){_VALUE}"
+    rf"|(bearer[ \t]{{1,2}}){_VALUE}|(sk-)[\w-]{{6,}})"
+    r"|(://[^\s/:@?#]{0,64}:)[^\s/@?#\"\]]{1,128}(?=@)")
+_WORD = re.compile(r"[\w-]*")
 
 
 def redact(text: str, secrets: tuple[str, ...] = ()) -> str:
     """`text` with a mark in place of each of `secrets` and of what is written like a key in a URL or header.
 
+    A secret of less than 6 signs is none; one that was cut is found by its first 8.
+
     >>> redact("GET /search?q=Oslo&api_key=0123456789")
     'GET /search?q=Oslo&api_key=[key]'
     """
-    text = _KEY_LIKE.sub(lambda match: "".join(part or "" for part in match.groups()) + "[key]", text)
-    for secret in secrets:
-        if len(secret) >= 6:
-            text = text.replace(secret, "[key]")
-    return text
+    for form in _forms(secrets):
+        text = _without(text, form)
+    return _KEY_LIKE.sub(lambda match: "".join(part or "" for part in match.groups()) + "[key]", text)
+
+
+@lru_cache(maxsize=100)
+def _forms(secrets: tuple[str, ...]) -> tuple[str, ...]:
+    """Each secret as it stands and as it is written in a URL; the longest first."""
+    known = [sendable(secret) for secret in secrets if len(secret) >= 6]
+    forms = {form for secret in known for form in (secret, quote(secret), quote(secret, safe=""))}
+    return tuple(sorted(forms, key=lambda form: (-len(form), form)))
+
+
+def _without(text: str, secret: str) -> str:
+    pieces, position = [], 0
+    while (start := text.find(secret[:8], position)) >= 0:
+        pieces.append(text[position:start])
+        position = start + len(secret)
+        if not text.startswith(secret, start):  # cut, or another key that begins alike: all of it goes
+            same = (left == right for left, right in zip(text[start:position], secret, strict=False))
+            position = past(_WORD, text, start + sum(takewhile(bool, same)))
+    return "[key]".join([*pieces, text[position:]])
+
+
+def in_words(value: Any, form: Callable[[Any], str] = str) -> str:
+    """`form(value)`; where that raises, `str(value)`; where that raises too, the name of its type."""
+    for way in (form, str):
+        try:
+            return way(value)
+        except KeyboardInterrupt:
+            raise
+        except BaseException:  # noqa: BLE001  a foreign object's methods may raise anything
+            continue
+    return type(value).__name__
 
 
 def readable(value: Any) -> str:
-    """What a tool returned, as text for the model: text stays, containers become JSON, None and "" words."""
+    """What a tool returned, as text for the model: text stays, containers become JSON, None and "" words.
+    An object that can't be told is named by its type."""
+    return in_words(value, _readable)
+
+
+def _readable(value: Any) -> str:
     if value is None:
         return "The tool gave no result."
     if isinstance(value, bytes):

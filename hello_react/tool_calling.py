@@ -15,7 +15,6 @@ which of its calls run, nothing else. Not for models without tool calls: those n
 
 from __future__ import annotations
 
-import contextlib
 import contextvars
 import inspect
 import itertools
@@ -37,8 +36,8 @@ from .memory import Conversation
 from .parser import Action, Finish, Malformed, Turn, parse
 from .prompt import Prompt
 from .repairs import LABEL, decode_json, drop_template_tokens, drop_thinking, json_calls, label_kind, squeeze
-from .text import clip
-from .tools import Tool, ToolExecutor
+from .text import clip, sendable
+from .tools import Tool, ToolExecutor, owner
 
 SYSTEM = {
     "en": "You answer the user's question. Reply with the answer in plain text, without markdown, and cover "
@@ -255,8 +254,8 @@ class ToolCallingAgent(ReActAgent):
             if isinstance(ready, Observation):
                 seen[number] = ready
             else:
-                owner = getattr(tools[call.tool].function, "__self__", tools[call.tool].function)
-                lane = lanes.setdefault(id(owner) if hasattr(owner, "for_run") else -number, [])
+                holder = owner(tools[call.tool].function)
+                lane = lanes.setdefault(id(holder) if hasattr(holder, "for_run") else -number, [])
                 lane.append((number, call.tool, ready))
 
         def work(lane: list[tuple[int, str, Any]]) -> None:
@@ -265,8 +264,6 @@ class ToolCallingAgent(ReActAgent):
                 seen[number] = run.tools.execute(name, values, timeout=left, limit=limit)
 
         _side_by_side([partial(work, lane) for lane in lanes.values()])
-        if len(seen) < len(calls):
-            raise KeyboardInterrupt  # a tool raised it
         return [seen[number] for number in range(len(calls))]
 
     def _ready(self, run: Run, call: Action, tool: Tool | None) -> dict[str, Any] | Observation:
@@ -286,10 +283,15 @@ class ToolCallingAgent(ReActAgent):
 
 
 def _side_by_side(jobs: Sequence[Callable[[], None]]) -> None:
-    """Do all jobs at the same time and wait for them; Ctrl-C ends the waiting, not the jobs."""
+    """Do all jobs at the same time, wait for them and raise what one of them raised; Ctrl-C ends the waiting,
+    not the jobs."""
+    failures: list[BaseException] = []
+
     def work(job: Callable[[], None]) -> None:
-        with contextlib.suppress(KeyboardInterrupt):
+        try:
             job()
+        except BaseException as error:  # noqa: BLE001  raised below, in the waiting thread
+            failures.append(error)
 
     threads = [threading.Thread(target=contextvars.copy_context().run, args=(work, job), daemon=True)
                for job in jobs[1:]]
@@ -300,6 +302,8 @@ def _side_by_side(jobs: Sequence[Callable[[], None]]) -> None:
     for thread in threads:
         while thread.is_alive():
             thread.join(0.5)  # in short pieces: on Windows a long wait can't be interrupted by Ctrl-C
+    if failures:
+        raise failures[0]
 
 
 # --- names and schemas
@@ -330,7 +334,7 @@ def _schema(tool: Tool, alias: str) -> dict[str, Any]:
 
 def _is_object(text: str) -> bool:
     try:
-        return isinstance(json.loads(text), dict)
+        return isinstance(json.loads(text, parse_constant=arguments.no_constant), dict)
     except (ValueError, RecursionError):
         return False
 
@@ -338,11 +342,11 @@ def _is_object(text: str) -> bool:
 def _readable(text: str) -> str:
     """Arguments as a strict JSON object without escaped letters; as they came if they can't be read."""
     if _is_object(text) and "\\u" not in text:
-        return text
+        return sendable(text)
     try:
-        return json.dumps(arguments.from_json("", (), text), ensure_ascii=False)
-    except BadInput:
-        return text
+        return sendable(json.dumps(arguments.from_json("", (), text), ensure_ascii=False, allow_nan=False))
+    except (BadInput, ValueError):  # ValueError: a number that is too large for JSON
+        return sendable(text)
 
 
 # --- text that is no plain answer
@@ -392,4 +396,4 @@ def _as_json(call: Action, tools: ToolExecutor) -> Action:
         values = arguments.from_text(tool.name, tool.parameters, call.input)
     except BadInput:
         return Action(call.tool, call.input)
-    return Action(call.tool, json.dumps(values, ensure_ascii=False))
+    return Action(call.tool, sendable(json.dumps(values, ensure_ascii=False)))

@@ -15,24 +15,24 @@ Whatever goes wrong in a tool becomes an observation that tells the model what t
 
 from __future__ import annotations
 
-import asyncio
 import copy
 import difflib
 import inspect
+import math
 import re
+import sys
 import time
 import types
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, TypeVar, overload
 
-from . import arguments
-from .background import run_in_thread
+from . import arguments, background
 from .errors import ToolError
 from .events import Observation
 from .repairs import LABEL, is_finish, means_no_action, squeeze
-from .text import clip, readable, redact, sendable
+from .text import clip, in_words, readable, redact, sendable
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -60,9 +60,15 @@ class Tool:
         if is_finish(name) or LABEL.match(f"{name}:") or means_no_action(name):
             raise ToolError(f"{name!r} has a meaning of its own in a reply; give the tool another name.")
         if not isinstance(description, str) or not description.strip():
-            raise ToolError(f"The tool {name!r} needs a description: it is all that the model knows of it.")
+            hint = " (python -OO drops docstrings.)" if sys.flags.optimize > 1 else ""
+            raise ToolError(f"The tool {name!r} needs a description: it is all that the model knows of it."
+                            + hint)
         if not callable(function):
             raise ToolError(f"The tool {name!r} needs a function, not {type(function).__name__}.")
+        if timeout is not None and (type(timeout) not in (int, float) or not 0 < timeout < math.inf):
+            raise ToolError(f"The tool {name!r} needs a timeout above 0 seconds, or None, not {timeout!r}.")
+        if type(retries) is not int or retries < 0:
+            raise ToolError(f"The tool {name!r} needs a whole number of retries, 0 or more, not {retries!r}.")
         self.name, self.description, self.function = name, description.strip(), function
         self.timeout, self.retries = timeout, retries
         self.parameters = arguments.parameters(function)
@@ -90,20 +96,26 @@ class Tool:
             ToolError: the input does not fit. TimeoutError: out of time. Else whatever the function raises.
         """
         args, kwargs = arguments.bind(self.name, self.parameters, input)
-
-        def run() -> Any:
-            value = self.function(*args, **kwargs)
-            if inspect.isawaitable(value):
-                value = asyncio.run(_result(value))
-            return list(value) if isinstance(value, types.GeneratorType) else value
-
-        if timeout is None and not inspect.iscoroutinefunction(self.function):
-            return run()
-        return run_in_thread(run, timeout, f"tool {self.name}")
+        return background.call(partial(self.function, *args, **kwargs), timeout, f"tool {self.name}")
 
 
-async def _result(awaitable: Any) -> Any:
-    return await awaitable
+def owner(function: Callable[..., Any]) -> Any:
+    """The object whose method `function` is, or itself; also inside of a `functools.partial`."""
+    while isinstance(function, partial):
+        function = function.func
+    return getattr(function, "__self__", function)
+
+
+def _moved(function: Any, new: Any) -> Any:
+    """`function`, a method, for the owner `new`."""
+    if isinstance(function, partial):
+        return partial(_moved(function.func, new), *function.args, **function.keywords)
+    old, name = owner(function), getattr(function, "__name__", "")
+    if old is function:
+        return new
+    if getattr(old, name, None) == function:
+        return getattr(new, name)
+    return types.MethodType(function.__func__, new)  # a decorator gave it another name
 
 
 class ToolExecutor:
@@ -177,11 +189,10 @@ class ToolExecutor:
         """
         fresh, copies = ToolExecutor(), dict[int, Any]()
         for name, tool in self._tools.items():
-            owner = getattr(tool.function, "__self__", tool.function)
-            if hasattr(owner, "for_run"):
+            old = owner(tool.function)
+            if hasattr(old, "for_run") and not inspect.isclass(old):
                 tool = copy.copy(tool)
-                new = copies.setdefault(id(owner), owner.for_run())
-                tool.function = new if owner is tool.function else getattr(new, tool.function.__name__)
+                tool.function = _moved(tool.function, copies.setdefault(id(old), old.for_run()))
             fresh._tools[name] = tool
         return fresh
 
@@ -214,18 +225,19 @@ class ToolExecutor:
         for left in range(tool.retries, -1, -1):
             try:
                 value = tool.call(input, timeout)
-                return value, readable(value), ""
             except arguments.BadInput as error:
                 return None, str(error), "bad_input"
             except ToolError as error:
-                return None, redact(str(error)), "raised"
+                return None, redact(in_words(error)), "raised"
             except TimeoutError as error:
-                text, kind = f"{tool.name} timed out ({error}). {OTHER_WAYS}", "timed_out"
+                text, kind = f"{tool.name} timed out ({redact(in_words(error))}). {OTHER_WAYS}", "timed_out"
             except KeyboardInterrupt:
                 raise
             except BaseException as error:  # noqa: BLE001  the tool boundary: a tool may raise anything
-                text = f"{tool.name} failed: {type(error).__name__}: {error}".rstrip(": ")
+                text = f"{tool.name} failed: {type(error).__name__}: {in_words(error)}".rstrip(": ")
                 text, kind = f"{redact(text)}. {OTHER_WAYS}", "raised"
+            else:
+                return value, readable(value), ""
             if left:
                 time.sleep(0.2 * 2 ** (tool.retries - left))
         return None, text, kind

@@ -160,6 +160,8 @@ class TraceWriter:
             self._release()
 
     def _may_end_in_key(self, text: str) -> bool:
+        if re.search(r"://[^\s/@]{0,200}\Z", text):  # a login, if an @ follows
+            return True
         more = "0" * 8  # what follows belongs to a key if `redact` takes it along
         if redact(text + more, self._secrets) != redact(text, self._secrets) + more:
             return True

@@ -2,6 +2,7 @@
 
 import dataclasses
 import re
+import time
 
 import pytest
 
@@ -10,6 +11,7 @@ from hello_react.text import (
     clip,
     closing_bracket,
     estimate_tokens,
+    in_words,
     outside_fences,
     past,
     printable,
@@ -122,6 +124,51 @@ def test_redact():
     assert redact("sk-abcdef123 and mysecret, short", ("mysecret", "sho")) == "sk-[key] and [key], short"
 
 
+@pytest.mark.parametrize(("text", "clean"), [
+    ("access_key=abcdef123456", "access_key=[key]"),
+    ("client_secret=abcdef123456&q=Oslo", "client_secret=[key]&q=Oslo"),
+    ("auth_token: abcdef123456", "auth_token: [key]"),
+    ("AWS_SECRET_ACCESS_KEY=abcdef123456", "AWS_SECRET_ACCESS_KEY=[key]"),
+    ("clientSecret=abcdef123456", "clientSecret=[key]"),
+    ("Authorization: Basic YWxhZGRpbjpvcGVu", "Authorization: Basic [key]"),
+    ("authorization: Token abcdef123456", "authorization: Token [key]"),
+    ("{'Authorization': 'abcdef123456'}", "{'Authorization': '[key]'}"),
+    ("get https://user:pw@example.com/a", "get https://user:[key]@example.com/a"),
+    ("blob?se=2030&sig=abc%2Fdef123", "blob?se=2030&sig=[key]"),
+    ("/r?u=API_KEY%3Dabcdef123456&x=1", "/r?u=API_KEY%3D[key]&x=1"),
+    (r'{"said": "{\"api_key\": \"abcdef123456\"}"}', r'{"said": "{\"api_key\": \"[key]\"}"}'),
+    ("Search[x api_key=abcdef123456] then", "Search[x api_key=[key]] then"),
+    ("password:\nnothing follows", "password:\nnothing follows"),
+    ("bearer\nnothing follows", "bearer\nnothing follows"),
+    ("monkey: bananas, turkey=Ankara", "monkey: bananas, turkey=Ankara"),
+    ("https://example.com:8080/@user", "https://example.com:8080/@user"),
+])
+def test_redact_knows_what_a_key_looks_like(text, clean):  # V04
+    assert redact(text) == clean
+    assert redact(clean) == clean
+
+
+@pytest.mark.parametrize(("text", "clean"), [
+    ("key sk-abcdef123456 refused", "key [key] refused"),
+    ("Authorization: Bearer sk-abcdef123456", "Authorization: Bearer [key]"),
+    ("sk-abcdef1...", "[key]..."),
+    ("sk-abcde and sk-abcd", "[key] and sk-abcd"),
+    ("another one, sk-abcdeXYZ_0123, too", "another one, [key], too"),
+    ("?q=a%2Fb%2Bc%3D9&x, a/b%2Bc%3D9, a/b+c=9", "?q=[key]&x, [key], [key]"),
+    ("a/b+c=", "a/b+c="),
+    ("longest-secret-of-all", "[key]"),
+])
+def test_redact_takes_known_secrets_whole_and_cut(text, clean):  # V04
+    assert redact(text, ("sk-abcdef123456", "a/b+c=9", "longest-", "longest-secret-of-all")) == clean
+
+
+def test_redact_takes_linear_time():
+    began = time.perf_counter()
+    for part in ("key=", "api_", "://a", "authorization: basic ", "sk-abcde", "a", "\\", "key\\\"", "%3D", "_"):
+        redact(part * 50_000, ("sk-abcdef123456",))
+    assert time.perf_counter() - began < 20
+
+
 @dataclasses.dataclass
 class Point:
     x: int
@@ -130,6 +177,14 @@ class Point:
 class Model:
     def model_dump(self):
         return {"a": 1}
+
+
+class Odd:
+    def __str__(self):
+        raise SystemExit
+
+    def __repr__(self):
+        return "an odd one"
 
 
 def loop():
@@ -141,7 +196,16 @@ def loop():
 @pytest.mark.parametrize(("value", "text"), [
     (None, "The tool gave no result."), ("", "The tool gave an empty text."), (b"a\xff", "a\ufffd"), (5, "5"),
     (Point(1), '{"x": 1}'), (Point, str(Point)), (Model(), '{"a": 1}'), ({1}, "[1]"), ((1, "é"), '[1, "é"]'),
-    ({(1, 2): 3}, "{(1, 2): 3}"), (loop(), "[[...]]"), ({"a": Point}, '{"a": "' + str(Point) + '"}'),
+    (Odd(), "Odd"), ([Odd()], "[an odd one]"), ({(1, 2): 3}, "{(1, 2): 3}"), (loop(), "[[...]]"), ({"a": Point}, '{"a": "' + str(Point) + '"}'),
 ])
 def test_readable(value, text):
     assert readable(value) == text
+
+
+def test_ctrl_c_inside_a_foreign_method_is_not_swallowed():
+    def stop(value):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        in_words(1, stop)
+    assert in_words(1, len) == "1"

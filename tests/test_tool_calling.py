@@ -8,6 +8,7 @@ import re
 import threading
 import time
 from enum import Enum
+from functools import partial
 from itertools import pairwise
 from typing import Annotated, Any, Literal
 
@@ -1150,3 +1151,62 @@ def test_the_protocol_holds_on_a_real_server():
     assert result.status in ("finished", "max_steps")
     assert result.usage.prompt_tokens is None
     assert result.steps[2].usage.prompt_tokens
+
+
+def test_arguments_that_are_no_strict_json_do_not_go_back_to_the_server() -> None:
+    for given in ('{"city": "Oslo \\ud83d"}', '{"city": "Oslo \ud83d"}'):
+        an_agent = agent(asks(("1", "get_weather", given)), "Done.")
+        result = an_agent.run("How is it?", verbose=False)
+        assert result.steps[0].calls[0].input == '{"city": "Oslo \ufffd"}'
+        assert result.steps[0].observations[0].ok
+    for given in ('{"city": NaN}', '{"city": "\\u0041", "x": -Infinity}'):
+        step = agent(asks(("1", "get_weather", given)), "Done.").run("How is it?", verbose=False).steps[0]
+        assert step.observations[0].error == "bad_input"
+        message = agent("Done.").render(step)[0]
+        assert message["tool_calls"][0]["function"]["arguments"] == "{}"
+    step = agent(asks(("1", "now", '{"a": "\\u0041", "x": 1e999}')), "Done.").run("?", verbose=False).steps[0]
+    assert json.loads(step.calls[0].input)["a"] == "A"
+
+
+@pytest.mark.parametrize("position", [0, 1])
+def test_what_a_registry_of_ones_own_raises_is_raised(position: int) -> None:
+    class Registry(ToolExecutor):
+        def for_run(self) -> ToolExecutor:
+            return self
+
+        def execute(self, name: str, *args: Any, **options: Any) -> Any:
+            if name == "stop":
+                raise LookupError("no such thing")
+            return super().execute(name, *args, **options)
+
+    registry = Registry()
+    for name in ("stop", "now"):
+        registry.register_tool(name, "A tool.", lambda: "12:00")
+    calls = [("1", "now", "{}"), ("2", "now", "{}")]
+    calls[position] = ("x", "stop", "{}")
+    with pytest.raises(LookupError, match="no such thing"):
+        run(asks(*calls), "Done.", registry=registry)
+
+
+def test_partials_of_one_object_run_one_after_the_other() -> None:
+    class Page:
+        def __init__(self) -> None:
+            self.busy = self.clashed = False
+
+        def for_run(self) -> Page:
+            return self
+
+        def turn(self, way: str) -> str:
+            self.clashed |= self.busy
+            self.busy = True
+            time.sleep(0.05)
+            self.busy = False
+            return way
+
+    page = Page()
+    registry = ToolExecutor()
+    for way in ("left", "right"):
+        registry.register_tool(way, "Turns.", partial(page.turn, way))
+    result = run(asks(("1", "left", "{}"), ("2", "right", "{}")), "Done.", registry=registry)
+    assert [seen.text for seen in result.steps[0].observations] == ["left", "right"]
+    assert not page.clashed

@@ -53,6 +53,13 @@ def test_percent_and_modulo(expression: str, result: str) -> None:
     assert calculate(expression) == result
 
 
+@pytest.mark.parametrize(("expression", "result"), [
+    ("max(5)", "5"), ("min(3.5)", "3.5"), ("sum(3)", "3"), ("gcd(4)", "4"), ("lcm(4)", "4"), ("max([7])", "7"),
+])
+def test_functions_of_many_values_take_one_too(expression: str, result: str) -> None:
+    assert calculate(expression) == result
+
+
 def test_a_percentage_added_to_a_number_is_refused() -> None:
     assert "two things" in refused("200 + 10%")
     assert "two things" in refused("200 - 10%")

@@ -201,3 +201,14 @@ def test_the_other_package_named_serpapi(tmp_path: Path, both: bool) -> None:
         assert "google-search-results" in done.stdout
         assert done.stdout.count("\n") == 1
         assert server.requests == []
+
+
+def test_deep_answers_become_plain_words() -> None:
+    class Deep(SerpApiServer):
+        @staticmethod
+        def _send(handler: Any, status: int, content_type: str, body: bytes) -> None:
+            deep = b'{"answer_box": ' + b"[" * 100_000 + b"]" * 100_000 + b"}"
+            SerpApiServer._send(handler, status, content_type, deep)
+
+    with Deep({}) as server:
+        assert "SerpApi gave no usable answer" in refused(server)

@@ -153,3 +153,21 @@ def test_keyed_faults(keyed: OpenWeatherServer, fault: str | int, expected: str)
 
 def test_the_time_limit_is_moderate() -> None:
     assert 1 <= weather.TIMEOUT <= 30
+
+
+def test_odd_answers_of_open_meteo_become_plain_words(keyless: OpenMeteoServer) -> None:
+    for odd in ([None], [{"name": "Odd"}], ["x"], [{"name": 5, "latitude": 1, "longitude": 2}]):
+        keyless.places["Odd"] = odd  # type: ignore[assignment]
+        assert "Open-Meteo gave an answer in an unknown form" in refused("Odd")
+    keyless.forecast = {"current": "x"}
+    assert "unknown form" in refused("London")
+
+
+def test_odd_answers_of_openweather_become_plain_words(keyed: OpenWeatherServer) -> None:
+    for odd in ({"weather": [None]}, {"weather": "x"}, {"main": [1]}, {"main": {"temp": 1}, "sys": "x"}):
+        keyed.cities["Odd"] = odd
+        assert "OpenWeather gave an answer in an unknown form" in refused("Odd")
+
+
+def test_a_city_that_can_not_be_sent_is_told(keyless: OpenMeteoServer) -> None:
+    assert "could not be reached" in refused("Oslo \ud83d")

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from hello_react.errors import SettingsError, ToolError
 from hello_react.toolbox.wikipedia import Wikipedia
-from tests.tool_servers import WikipediaServer, isolate
+from tests.tool_servers import Request, WikipediaServer, isolate
 
 KALE = ("Kale is a cabbage. It is green. It is old. It is good. It is eaten. It is sold.\n\n"
         "== History ==\nKale is Greek.")
@@ -133,3 +134,23 @@ def test_faults(server: WikipediaServer, fault: str | int, expected: str) -> Non
 def test_an_address_that_is_no_wiki(server: WikipediaServer) -> None:
     with pytest.raises(ToolError, match="Unrecognized value"):
         Wikipedia(base_url=server.url + "/mirror").search("Kale")
+
+
+@pytest.mark.parametrize("query", [
+    {"pages": ["x"]}, {"pages": 5}, {"pages": {}, "search": []}, {"pages": [{"title": "A", "pageprops": None}]},
+    {"pages": [{"title": "A", "pageprops": {"disambiguation": ""}, "links": None}]},
+    {"pages": [{"title": None, "pageprops": {"disambiguation": ""}, "links": [{}]}]},
+    {"pages": [{"extract": 5}]}, {"search": None}, {"search": [None]},
+])
+def test_odd_answers_become_plain_words(query: dict[str, Any]) -> None:
+    class Odd(WikipediaServer):
+        def answer(self, request: Request) -> Any:
+            return 200, {"query": query}
+
+    with Odd({}) as odd:
+        wikipedia = Wikipedia(base_url=odd.url)
+        if query == {"pages": {}, "search": []}:
+            assert "nothing similar" in wikipedia.search("Kale")
+            return
+        with pytest.raises(ToolError, match="Wikipedia gave an answer in an unknown form"):
+            wikipedia.search("Kale")

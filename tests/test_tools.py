@@ -2,9 +2,14 @@
 
 import asyncio
 import enum
+import functools
+import itertools
+import re
+import subprocess
 import sys
 import threading
 import time
+import typing
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
@@ -135,6 +140,22 @@ def test_decorator_takes_name_docstring_and_types_and_returns_the_function():
     assert tools.execute("Shout", "hi").text == "HI"
 
 
+@pytest.mark.parametrize(
+    "options",
+    [{"retries": value} for value in (-1, 1.5, None, "2", True)]
+    + [{"timeout": value} for value in (0, -1, float("nan"), float("inf"), "60", True)],
+)
+def test_options_that_make_no_sense_are_refused_at_registration(options):
+    with pytest.raises(ToolError, match=f"'Search' needs a .*{next(iter(options))}"):
+        ToolExecutor().register_tool("Search", "Looks things up.", str.upper, **options)
+
+
+def test_python_without_docstrings_is_named():
+    code = "from hello_react.tools import Tool\ndef f(): 'Does it.'\nTool.from_function(f)"
+    done = subprocess.run([sys.executable, "-OO", "-c", code], capture_output=True, text=True, timeout=60)
+    assert "python -OO drops docstrings" in done.stderr
+
+
 def test_function_without_docstring_is_refused_with_the_reason():
     def silent(text):
         return text
@@ -232,6 +253,11 @@ def test_plain_text_goes_to_the_only_required_parameter():
     assert run(search, 'query="Mate 70", top=5').text == "Mate 70/5"
 
 
+def test_lone_surrogates_do_not_reach_a_tool():
+    for text in ("phone \ud83d", '{"query": "phone \\ud83d"}', {"query": "phone \ud83d"}):
+        assert run(lambda query: query.encode(), text).text == "phone \ufffd"
+
+
 def test_no_parameters_take_empty_input_only():
     for text in ("", " ", "{}", "None"):
         assert run(lambda: "12:00", text).text == "12:00"
@@ -287,6 +313,23 @@ def test_parameter_types_that_no_text_can_fill_are_refused_at_registration():
 
     with pytest.raises(ToolError, match="'engine' has a type"):
         ToolExecutor().register_tool("Start", "Starts it.", start)
+
+
+@pytest.mark.parametrize("annotation", [typing.Callable, type, {"type": "string"}, re.Match, 3])
+def test_types_without_a_json_schema_are_refused_at_registration(annotation):
+    def start(engine):
+        return "on"
+
+    start.__annotations__["engine"] = annotation
+    with pytest.raises(ToolError, match="'engine' has a type"):
+        Tool("Start", "Starts it.", start)
+
+
+def test_an_annotation_that_is_prose_is_no_type():
+    def look(city: "the city") -> str:  # noqa: F722
+        return city
+
+    assert run(look, "Oslo").text == "Oslo"
 
 
 def test_functions_without_a_readable_signature_take_text():
@@ -370,6 +413,59 @@ def test_generator_is_run_to_its_end():
     assert run(lines, "").text == '["a", "b"]'
 
 
+def test_iterators_of_every_kind_are_read():
+    async def later():
+        yield "a"
+        yield "b"
+
+    async def promised():
+        return later()
+
+    for iterator in (lambda: map(str.lower, "AB"), lambda: iter("ab"), lambda: filter(None, "ab"), later, promised):
+        for timeout in (60.0, None):
+            assert run(iterator, "", timeout=timeout).text == '["a", "b"]'
+    assert run(lambda: zip("a", [1], strict=True), "").text == '[["a", 1]]'
+
+
+async def _forever():
+    while True:
+        yield "x"
+
+
+@pytest.mark.parametrize("endless", [lambda: itertools.repeat("x"), _forever])
+def test_of_an_endless_iterator_the_first_items_are_read(endless):
+    tools = ToolExecutor()
+    tools.register_tool("Endless", "Never ends.", endless, timeout=None)
+    value = tools.execute("Endless", "").value
+    assert value == ["x"] * 10_000 + ["[cut: the first 10,000 items shown]"]
+
+
+def test_a_generator_is_not_read_on_when_time_is_out():
+    ended = threading.Event()
+
+    def slow():
+        try:
+            while True:
+                time.sleep(0.01)
+                yield "x"
+        finally:
+            ended.set()
+
+    assert run(slow, "", timeout=0.05).error == "timed_out"
+    assert ended.wait(20)
+
+
+def test_a_plain_function_may_return_an_awaitable_inside_a_running_loop():
+    async def slow(text: str) -> str:
+        await asyncio.sleep(0)
+        return text.upper()
+
+    async def main():
+        return run(lambda text: slow(text), "in a loop", timeout=None).text
+
+    assert asyncio.run(main()) == "IN A LOOP"
+
+
 def test_result_that_holds_itself_is_no_crash():
     value = []
     value.append(value)
@@ -436,12 +532,35 @@ def test_tool_error_speaks_to_the_model_in_its_own_words():
     assert run(refuse, "x", retries=3).text == "Give a city, such as Oslo."
 
 
-def test_result_whose_text_raises_is_a_failed_tool():
+def test_result_whose_text_raises_is_no_failed_call():
     class Odd:
         def __str__(self):
             raise ValueError("no text")
 
-    assert "no text" in run(lambda: Odd(), "").text
+    calls = []
+    seen = run(lambda: calls.append(1) or Odd(), "", retries=3)
+    assert (seen.ok, seen.text, len(calls)) == (True, "Odd", 1)
+
+
+@pytest.mark.parametrize("base", [ValueError, ToolError, TimeoutError])
+def test_an_error_whose_text_raises_is_told_by_its_type(base):
+    class Broken(base):
+        def __str__(self):
+            raise RuntimeError("no text")
+
+    def fail(text):
+        raise Broken
+
+    seen = run(fail, "x")
+    assert not seen.ok
+    assert "Broken" in seen.text
+
+
+def test_a_timeout_that_a_tool_raises_shows_no_key():
+    def fail(text):
+        raise TimeoutError("GET /?api_key=abcdef123456")
+
+    assert run(fail, "x").text.startswith("Tool timed out (GET /?api_key=[key])")
 
 
 def test_ctrl_c_in_a_tool_is_not_swallowed():
@@ -536,6 +655,42 @@ def test_tools_that_keep_state_are_fresh_in_every_run():
     ]
     assert two.execute("Count", "").text == "0"
     assert page.opened == 0
+
+
+def test_methods_in_disguise_are_renewed_too():
+    def unnamed(method):
+        def wrapper(self, *args):
+            return method(self, *args)
+
+        return wrapper
+
+    class Notes(list):
+        def for_run(self):
+            return Notes()
+
+        @unnamed
+        def count(self, *args):
+            return len(self)
+
+        def add(self, kind, text):
+            self.append((kind, text))
+            return len(self)
+
+        @classmethod
+        def about(cls, text):
+            return "notes"
+
+    notes, tools = Notes(), ToolExecutor()
+    tools.register_tool("Keep", "Keeps.", notes.append)
+    tools.register_tool("Add", "Adds.", functools.partial(functools.partial(notes.add, "a")))
+    tools.register_tool("Count", "Counts.", notes.count)
+    tools.register_tool("About", "Tells.", notes.about)
+    tools.register_tool("Class", "Makes some.", Notes)
+    one, two = tools.for_run(), tools.for_run()
+    assert [one.execute("Keep", "x").ok, one.execute("Add", "y").text, one.execute("Count", "").text] == [
+        True, "2", "2",
+    ]
+    assert (two.execute("Count", "").text, len(notes), one.execute("About", "x").text) == ("0", 0, "notes")
 
 
 def test_callable_object_with_for_run_is_renewed():

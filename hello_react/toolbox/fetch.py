@@ -7,7 +7,8 @@ package alike. What a status or an error inside the JSON means is left to the to
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ToolError
@@ -40,7 +41,7 @@ def fetch_json(
         response = send()
     except requests.Timeout:
         problem = "timed out"
-    except requests.RequestException as error:
+    except (requests.RequestException, UnicodeError) as error:
         problem = "timed out" if "timed out" in str(error) else type(error).__name__
     if problem == "timed out":
         raise ToolError(f"{service} did not answer within {timeout:g} seconds. "
@@ -49,9 +50,21 @@ def fetch_json(
         raise ToolError(f"{service} could not be reached ({problem}). Do without it.")
     try:
         data = response.json()
-    except ValueError:
+    except (ValueError, RecursionError):
         data = None
     if not isinstance(data, dict):
         raise ToolError(f"{service} gave no usable answer (HTTP {response.status_code}). "
                         "Try again once or do without it.")
     return response.status_code, data
+
+
+@contextmanager
+def reading(service: str) -> Iterator[None]:
+    """Around what reads an answer, or as its decorator: parts that are missing or of another type than
+    expected become a `ToolError`.
+    """
+    try:
+        yield
+    except (AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
+        raise ToolError(f"{service} gave an answer in an unknown form. "
+                        "Try again once or do without it.") from error

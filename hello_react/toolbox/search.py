@@ -13,7 +13,7 @@ from typing import Any
 from ..errors import SettingsError, ToolError
 from ..settings import Settings, check_base_url, check_key
 from ..text import clip, redact
-from .fetch import fetch_json
+from .fetch import fetch_json, reading
 
 _CHINESE = re.compile("[\u3400-\u9fff]")
 # The fields of an answer box that hold the answer itself, most direct first; and those that are no content.
@@ -75,7 +75,8 @@ class SerpApiSearch:
         except SettingsError as error:
             raise ToolError(f"Web search is not configured, so nothing was searched. {error}") from None
         status, data = fetch_json("SerpApi", self._request(query, key, backend), self._timeout)
-        found = best_answer(data) if status < 400 else ""
+        with reading("SerpApi"):
+            found = best_answer(data) if status < 400 else ""
         if found:
             return found
         said = redact(clip(" ".join(str(data.get("error", "")).split()), 200), (key,))

@@ -11,7 +11,7 @@ from typing import Any
 from ..errors import SettingsError, ToolError
 from ..settings import Settings, check_base_url, check_key
 from ..text import clip, redact
-from .fetch import fetch_json
+from .fetch import fetch_json, reading
 
 TIMEOUT = 10  # seconds for each request
 _CHINESE = re.compile("[\u3400-\u9fff]")
@@ -54,6 +54,7 @@ def get_weather(city: str) -> str:
         raise ToolError(f"The weather can't be asked for. {error}") from None
 
 
+@reading("OpenWeather")
 def _openweather(city: str, key: str, base_url: str) -> str:
     status, data = _get("OpenWeather", f"{base_url}/data/2.5/weather",
                         {"q": city, "units": "metric", "lang": "en", "appid": key})
@@ -71,6 +72,7 @@ def _openweather(city: str, key: str, base_url: str) -> str:
                  now.get("humidity"), (data.get("wind") or {}).get("speed"))
 
 
+@reading("Open-Meteo")
 def _open_meteo(city: str, base_url: str) -> str:
     name, *rest = [part.strip() for part in city.split(",") if part.strip()] or [city]
     status, data = _get("Open-Meteo", f"{base_url or 'https://geocoding-api.open-meteo.com'}/v1/search",

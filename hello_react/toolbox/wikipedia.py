@@ -17,7 +17,7 @@ from typing import Any
 from ..errors import SettingsError, ToolError
 from ..settings import Settings, check_base_url
 from ..text import clip
-from .fetch import fetch_json
+from .fetch import fetch_json, reading
 from .page import Page
 
 _USER_AGENT = "hello-react (a teaching package for ReAct agents; python-requests)"
@@ -82,6 +82,7 @@ class Wikipedia:
             return "No page is open: search for a page first, then look words up on it."
         return self._page.lookup(keyword)
 
+    @reading("Wikipedia")
     def _open(self, title: str) -> str:
         """What to say about the page with exactly this title; "" if there is none."""
         if _NEVER_IN_TITLES.search(title):
@@ -92,7 +93,7 @@ class Wikipedia:
         pages = query.get("pages") or [{}]
         page = pages[0]
         text = _HEADING.sub("", page.get("extract") or "")
-        name = page.get("title", title)
+        name = str(page.get("title") or title)
         if "disambiguation" in page.get("pageprops", {}):
             choices = [link["title"] for link in page.get("links", ())]
             choices.sort(key=lambda choice: name.split(" (")[0].casefold() not in choice.casefold())
@@ -104,12 +105,13 @@ class Wikipedia:
         redirected = f"({title} leads to the page {name}.) " if query.get("redirects") else ""
         return redirected + self._page.summary()
 
+    @reading("Wikipedia")
     def _similar(self, entity: str) -> list[str]:
         words = _NEVER_IN_TITLES.sub(" ", entity).strip()
         if not words:
             return []
         found = self._query(list="search", srsearch=words, srlimit="5", srprop="").get("search", ())
-        return [one["title"] for one in found]
+        return [str(one["title"]) for one in found]
 
     def _query(self, **parameters: str) -> dict[str, Any]:
         import requests
