@@ -30,19 +30,23 @@ class BadInput(ToolError):
     """The model's input does not fit the tool; the text says what was expected."""
 
 
+REQUIRED = object()
+"""Stands for the default of a parameter that has none."""
+
+
 @dataclass(frozen=True)
 class Parameter:
     """One parameter of a tool's function."""
 
     name: str
     annotation: Any = str
-    default: Any = inspect.Parameter.empty
+    default: Any = REQUIRED
     by_position: bool = False
     description: str = ""
 
     @property
     def required(self) -> bool:
-        return self.default is inspect.Parameter.empty
+        return self.default is REQUIRED
 
     @property
     def is_text(self) -> bool:
@@ -135,7 +139,7 @@ def parameters(function: Callable[..., Any]) -> tuple[Parameter, ...]:
             if found:
                 continue
             return (Parameter(name, by_position=True),)
-        default = parameter.default
+        default = REQUIRED if parameter.default is parameter.empty else parameter.default
         annotation = hints.get(name, inspect.Parameter.empty)
         if isinstance(annotation, str):
             annotation = inspect.Parameter.empty

@@ -2,6 +2,7 @@
 
 import importlib.util
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,9 @@ network_guard = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(network_guard)
 
 from hello_react.settings import NAMES  # noqa: E402
+
+# Where the tests were started in the background, Ctrl-C is ignored, also by every process that they start.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 FOREIGN = (
     "OPENAI_API_KEY",
