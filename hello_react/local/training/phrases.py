@@ -1,0 +1,65 @@
+"""The tables of `phrases.txt`: what the synthetic questions, passages and tools are made of.
+
+Words and lines are lists of texts; a line that begins with "~" is held out from training.
+
+    >>> MONTHS[:2], ATTRIBUTES["height"].noun, ATTRIBUTES["height"].asked[0]
+    (['January', 'February'], 'height', 'How high is {x}?')
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+
+class Attribute(NamedTuple):
+    """A kind of fact: what it is called, how it is asked for and told, and the word to look up on a page."""
+
+    noun: str
+    asked: list[str]
+    told: list[str]
+    word: str
+
+
+_TEXT = Path(__file__).with_name("phrases.txt").read_text(encoding="utf-8")
+_SECTIONS = dict(re.findall(r"^\[(.+)\]\n((?:(?!\[).+\n)*)", _TEXT, re.MULTILINE))
+
+
+def _words(name: str) -> list[str]:
+    return str(_SECTIONS[f"words {name}"]).split()
+
+
+def _lines(name: str) -> list[str]:
+    return [line.strip('"') for line in _SECTIONS[f"lines {name}"].splitlines()]
+
+
+def _attributes() -> dict[str, Attribute]:
+    found = {}
+    for header, body in _SECTIONS.items():
+        if header.startswith("fact "):
+            name, noun, word = header.removeprefix("fact ").split(" | ")
+            lines = {sign: [line[2:] for line in body.splitlines() if line[0] == sign] for sign in "?!"}
+            found[name] = Attribute(noun, lines["?"], lines["!"], word)
+    return found
+
+
+FIRST, LAST, CITIES, COLOURS = map(_words, ("FIRST", "LAST", "CITIES", "COLOURS"))
+ANIMALS, WORDS, SYLLABLES, MONTHS = map(_words, ("ANIMALS", "WORDS", "SYLLABLES", "MONTHS"))
+ATTRIBUTES = _attributes()
+KINDS = {kind: facts.split() for kind, facts in (line.split(": ") for line in _lines("KINDS"))}
+"""The kinds of invented things and the facts that each may have."""
+FILLER = _lines("FILLER")
+"""Sentences of a passage that tell none of the facts."""
+MISSING = _lines("MISSING")
+"""What no article tells: a word to look up | the question."""
+OUT_OF_REACH, SMALL_TALK, TALK_BEFORE = map(_lines, ("OUT_OF_REACH", "SMALL_TALK", "TALK_BEFORE"))
+"""Questions that no tool can answer; what is said | the reply; said, replied | asked later | the reply."""
+SUMS = _lines("SUMS")
+"""Arithmetic: the question | the expression | the unit of the answer."""
+TOOLS = [line.split(" ;") for line in _lines("TOOLS")]
+"""Names ; descriptions ; parameters ("-": none, empty: one text) ; questions ; input ; results ; answer."""
+THINGS, QUALITIES = _words("THINGS"), _words("QUALITIES")
+QUALITY_ASKED, QUALITY_TOLD = _lines("QUALITY_ASKED"), _lines("QUALITY_TOLD")
+"""Tools made of a thing and a quality of it: questions and descriptions."""
+POLITE, POLITE_AFTER = _lines("POLITE"), _lines("POLITE_AFTER")

@@ -1,0 +1,1064 @@
+"""How each kind of synthetic question is answered, step by step, with the tools at hand.
+
+A plan plays its run on a `Script`: the tools really run, the parser words its notes, `render_step` writes
+the history. A plan that does not work out with these tools or this passage raises `Unsuited`, and another
+one is tried.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from ... import parser
+from ...errors import ToolError
+from ...events import Observation, Reply, Step
+from ...guards import REPEAT_NOTE
+from ...parser import Action
+from ...prompt import render_step
+from ...tools import ToolExecutor
+from ..prompt import trained_prompt
+from . import phrases
+from .kits import Kit, custom_tool
+from .world import Subject, World, chosen, fill
+
+NOT_FOUND = "I could not find the answer."
+"""How a run ends when the answer can't be had."""
+
+
+@dataclass(frozen=True)
+class Turn:
+    """One step to learn: the whole prompt and the reply."""
+
+    prompt: str
+    reply: str
+
+
+@dataclass(frozen=True)
+class Run:
+    """One question with the right steps to its answer."""
+
+    kind: str
+    question: str
+    answer: str
+    turns: tuple[Turn, ...]
+    conversation: tuple[tuple[str, str], ...] = ()
+    tools: ToolExecutor = field(default_factory=ToolExecutor, compare=False, repr=False)
+    replay: tuple[tuple[str, str, str], ...] = ()
+    """The calls that are right, with what the tool says: (tool, input, observation)."""
+    made_up: frozenset[str] = frozenset()
+    """The tools that only know these calls."""
+
+
+_OPENERS = (
+    "What",
+    "How",
+    "When",
+    "Who",
+    "Which",
+    "Where",
+    "In ",
+    "On ",
+    "At ",
+    "Is ",
+    "Was ",
+    "Did ",
+    "Do ",
+    "By ",
+    "Tell",
+    "Into",
+)
+_CASE_MATTERS = ("tool", "failing", "unfitting", "after a slip")
+"""Kinds whose questions are never written in small or capital letters throughout."""
+
+
+class Unsuited(Exception):
+    """The plan does not work with these tools or this passage; another one is tried."""
+
+
+class Script:
+    """One run as it is played."""
+
+    def __init__(self, world: World, kit: Kit) -> None:
+        self.world, self.kit, self.rng, self.words = world, kit, world.rng, world.words
+        self.question, self.conversation = "", tuple[tuple[str, str], ...]()
+        self.kind, self.answer, self._history, self._number = "", "", "", 0
+        self.turns: list[Turn] = []
+        self.replay: list[tuple[str, str, str]] = []
+        self._letters: Callable[[str], str] = str
+        self._names: tuple[str, ...] = ()
+
+    def _turn(self, thought: str, action: str) -> str:
+        reply = f"Thought: {thought}\nAction: {action}"
+        prompt = trained_prompt().text(
+            self.question, self.kit.executor.describe(), self._history, self.conversation
+        )
+        self.turns.append(Turn(prompt, reply))
+        return reply
+
+    def _add(self, thought: str | None, calls: tuple[Action, ...], seen: Observation, reply: str) -> None:
+        self._number += 1
+        self._history += render_step(Step(self._number, thought, calls, (seen,), Reply(reply), 0.0))
+
+    def act(self, thought: str, tool: str, given: str, learnt: bool = True) -> str:
+        """Call a tool; gives the observation. What is not `learnt` only stands in the history, as a slip."""
+        for name in self._names:
+            thought = thought.replace(name, self._letters(name))
+        if self._letters(given) in self.question:
+            given = self._letters(given)
+        reply = f"Thought: {thought}\nAction: {tool}[{given}]"
+        if learnt:
+            self._turn(thought, f"{tool}[{given}]")
+        seen = self.kit.executor.execute(tool, given)
+        text = seen.text
+        if (tool, given, text) in self.replay:
+            text += f"\n({REPEAT_NOTE})"
+        self.replay.append((tool, given, seen.text))
+        self._add(thought, (Action(tool, given),), Observation(text, seen.ok, tool), reply)
+        return text
+
+    def slip(self, reply: str) -> None:
+        """A reply that can't be read, and the note on it."""
+        move = parser.parse(reply, self.kit.executor.names).move
+        if not isinstance(move, parser.Malformed):
+            raise Unsuited
+        self._add(None, (), Observation(move.note, False, ""), reply)
+
+    def finish(self, thought: str, answer: str) -> None:
+        self._turn(thought, f"Finish[{answer}]")
+        self.answer = answer
+
+    def run(self) -> Run:
+        return Run(
+            self.kind,
+            self.question,
+            self.answer,
+            tuple(self.turns),
+            self.conversation,
+            self.kit.executor,
+            tuple(self.replay),
+            frozenset(self.kit.stubs),
+        )
+
+    # --- questions
+
+    def ask(self, question: str, *names: str) -> None:
+        """Set the question, sometimes with politeness, in small letters or with a slip of the finger.
+
+        Args:
+            names: what must not be changed.
+        """
+        rng, style = self.rng, self.rng.random()
+        if style < 0.07:
+            polite = rng.choice(phrases.POLITE)
+            if polite.endswith((", ", "so ")) and question.startswith(_OPENERS):
+                question = question[0].lower() + question[1:]
+            question = polite + question
+        elif style < 0.1:
+            question += rng.choice(phrases.POLITE_AFTER)
+        elif style < 0.15:
+            question = _mistyped(question, names, rng)
+        elif style < 0.18 and not question.startswith(names):
+            question = question[:1].lower() + question[1:].rstrip("?.")
+        elif style < 0.2:
+            question = question.rstrip("?") + "??"
+        elif style < 0.28 and self.kind not in _CASE_MATTERS:
+            self._letters = rng.choice([str.lower, str.lower, str.lower, str.upper])
+            self._names = tuple(name.removeprefix("the ") for name in names)
+            question = self._letters(question)
+        self.question = question
+
+    def phrase(self, attribute: str, name: str) -> str:
+        asked = self.rng.choice(chosen(phrases.ATTRIBUTES[attribute].asked, self.world.held_out))
+        text = asked.replace("{x}", name)
+        return text[:1].upper() + text[1:] if asked[0] in "{W" else text
+
+    # --- steps that several plans share
+
+    def read(self, subject: Subject, attribute: str, thought: str = "") -> str:
+        """Search for a subject and, if need be, look a word up; the fact."""
+        if not self.kit.search:
+            raise Unsuited
+        noun, _, _, word = phrases.ATTRIBUTES[attribute]
+        value, plain = subject.facts[attribute], subject.name.removeprefix("the ")
+        thought = thought or self.rng.choice(
+            [
+                f"I need the {noun} of {subject.name}.",
+                f"I need the {noun} of {subject.name}.",
+                f"I have to find the {noun} of {subject.name}.",
+                f"First I look up {subject.name}.",
+            ]
+        )
+        seen = self.act(thought, self.kit.search, plain)
+        if " may mean" in seen and subject.title in seen and subject.title != plain:
+            seen = self.act(f"I mean the {subject.kind}.", self.kit.search, subject.title)
+        if value not in seen and self.kit.lookup and not seen.startswith(("I could not", "Could not")):
+            seen = self.act(f"The {noun} is not there yet; I look it up.", self.kit.lookup, word)
+        if value not in seen:
+            raise Unsuited
+        return value
+
+    def says(self, subject: Subject, attribute: str) -> str:
+        name = subject.name
+        verb = {
+            "born": "was born on",
+            "died": "died on",
+            "birthplace": "was born in",
+            "author": "was written by",
+            "year": "was published in",
+            "designer": "was designed by",
+            "released": "was released in",
+            "discovered": "was discovered by",
+            "country": "is in",
+            "founder": "was founded by",
+            "founded": "was founded in",
+            "opened": "was opened",
+            "mouth": "flows into",
+            "capital of": "is the capital of",
+            "climber": "was first climbed by",
+            "ascent": "was first climbed on",
+            "prize": "got the Nobel Prize in",
+            "inventor": "was invented by",
+            "invented": "was invented in",
+            "place": "is in",
+            "what": "is",
+            "moons": "has this number of moons:",
+        }.get(attribute)
+        text = (
+            f"{name} {verb} {subject.facts[attribute]}"
+            if verb
+            else f"The {phrases.ATTRIBUTES[attribute].noun} of {name} is {subject.facts[attribute]}"
+        )
+        return text[:1].upper() + text[1:]
+
+    def calculate(self, thought: str, expression: str) -> str:
+        if not self.kit.calculator:
+            raise Unsuited
+        result = self.act(thought, self.kit.calculator, expression)
+        if result.startswith("Not calculated"):
+            raise Unsuited
+        return result
+
+
+def _mistyped(question: str, names: tuple[str, ...], rng: random.Random) -> str:
+    """`question` with one or two slips in its small words."""
+    fixed = " ".join(names)
+    words = question.split(" ")
+    places = [
+        place
+        for place, word in enumerate(words)
+        if word.isalpha() and word.islower() and len(word) > 3 and word not in fixed
+    ]
+    for place in rng.sample(places, min(len(places), rng.randint(1, 2))):
+        word = words[place]
+        at = rng.randrange(1, len(word) - 1)
+        words[place] = rng.choice(
+            [
+                word[:at] + word[at + 1 :],
+                word[:at] + word[at + 1] + word[at] + word[at + 2 :],
+                word[:at] + word[at] + word[at:],
+            ]
+        )
+    return " ".join(words)
+
+
+def _fact(script: Script) -> None:
+    subject = script.world.subject()
+    attribute = script.rng.choice(sorted(subject.facts))
+    script.ask(script.phrase(attribute, subject.name), subject.name)
+    value = script.read(subject, attribute)
+    script.finish(f"{script.says(subject, attribute)}.", value)
+
+
+_SUPERLATIVE = (
+    r"is the ((?:second |third |fourth )?"
+    r"(?:highest|longest|largest|tallest|smallest|deepest|hottest|brightest) [a-z -]+?"
+    r"(?:(?:in|of|on) (?:the )?[A-Za-z ]+?)?)(?:,|\.| and| at| with| above|;)"
+)
+
+
+def _described(script: Script) -> None:
+    """What is searched has no name in the question, only a description."""
+    rng = script.rng
+    found = [(one, match[1]) for one in script.world.real if (match := re.search(_SUPERLATIVE, one.text))]
+    subject, words = rng.choice(found)
+    if not script.kit.search or not script.kit.is_encyclopedia:
+        raise Unsuited
+    attribute = rng.choice(sorted(set(subject.facts) - {"what"}) or [""]) if rng.random() < 0.5 else ""
+    verb = "Who is" if subject.kind == "person" else rng.choice(["What is", "Which is"])
+    script.ask(
+        script.phrase(attribute, f"the {words}")
+        if attribute
+        else rng.choice(
+            [
+                f"{verb} the {words}?",
+                f"{verb} the {words}?",
+                f"Name the {words}.",
+                words,
+                f"What is the name of the {words}?",
+            ]
+        ),
+        words,
+    )
+    seen = script.act(f"I look for the {words}.", script.kit.search, words)
+    if not seen.startswith(f"{subject.title}:") or (attribute and subject.facts[attribute] not in seen):
+        raise Unsuited
+    plain = subject.name.removeprefix("the ")
+    if attribute:
+        script.finish(f"It is {subject.name}. {script.says(subject, attribute)}.", subject.facts[attribute])
+    else:
+        script.finish(f"It is {subject.name}.", plain)
+
+
+def _sum(script: Script) -> None:
+    rng, words = script.rng, script.words
+    asked, expression, unit = rng.choice(chosen(phrases.SUMS, script.world.held_out)).split("|")
+    number = [words.whole(2, 99_999) for _ in range(3)]
+    written = [f"{one:,}" if rng.random() < 0.1 else str(one) for one in number]
+    slots = {
+        "a": written[0],
+        "b": written[1],
+        "c": written[2],
+        "s": str(words.whole(2, 99)),
+        "t": str(rng.randint(2, 20)),
+        "p": str(rng.randint(1, 95)),
+        "d": f"{words.whole(1, 999)}.{rng.randint(1, 99)}",
+        "e": f"{words.whole(1, 99)}.{rng.randint(1, 9)}",
+        "name": words.name().split()[0],
+    }
+    if "^" in expression:
+        slots["t"] = str(rng.randint(2, 8))
+    if not unit and rng.random() < 0.12:  # a longer expression
+        signs = [
+            rng.choice(["+", "-", "*", "/", "×", "**"][: rng.choice((3, 4, 6))])
+            for _ in range(rng.randint(2, 3))
+        ]
+        numbers = [str(words.whole(2, 999)) for _ in range(len(signs) + 1)]
+        parts = [
+            numbers[0],
+            *(
+                f"{sign} {one}"
+                for sign, one in zip([s if s != "**" else "*" for s in signs], numbers[1:], strict=True)
+            ),
+        ]
+        if rng.random() < 0.5:
+            parts[0], parts[1] = f"({parts[0]}", f"{parts[1]})"
+        expression = " ".join(parts)
+        asked = rng.choice(
+            ["What is {}?", "Calculate {}.", "{}", "How much is {}?", "compute {}", "Evaluate {}", "{} = ?"]
+        ).format(expression)
+    script.ask(fill(asked, slots), *slots.values(), expression)
+    given = fill(expression, slots)
+    if unit:
+        given = given.replace(",", "")
+    result = script.calculate(
+        rng.choice(["I have to calculate this.", "I need to calculate.", "This is a calculation."]), given
+    )
+    answer = f"{result} {unit}".strip()
+    script.finish(rng.choice([f"The result is {result}.", "That is the result."]), answer)
+
+
+def _tool(script: Script) -> None:
+    if not script.kit.custom:
+        raise Unsuited
+    tool, make = script.rng.choice(script.kit.custom)
+    question, given, result, answer = make()
+    script.ask(question, given, *re.findall(r'"([^"]+)"', question), *re.findall(r"\b[A-Z0-9]\S*", question))
+    script.kit.stubs[tool.name].result = result
+    thought = script.rng.choice(
+        [f"{tool.name} can tell this.", f"I use {tool.name} for this.", f"{tool.name} fits this question."]
+    )
+    script.act(thought, tool.name, given)
+    script.finish(
+        script.rng.choice([f"The answer is {answer.rstrip('.')}.", "Now I know the answer."]), answer
+    )
+
+
+def _number(value: str) -> tuple[str, str, str]:
+    """A value as the calculator takes it: number, factor word, unit."""
+    found = re.fullmatch(r"(-?[\d.,]*\d)(?: (million|billion))?(?: (.*))?", value)
+    if not found:
+        raise Unsuited
+    return found[1].replace(",", ""), found[2] or "", found[3] or ""
+
+
+_SUPERLATIVES = {
+    "height": [("higher", "lower"), ("taller", "smaller")],
+    "length": [("longer", "shorter")],
+    "depth": [("deeper", "shallower")],
+    "area": [("larger", "smaller"), ("bigger", "smaller")],
+    "employees": [("larger", "smaller")],
+    "diameter": [("larger", "smaller"), ("bigger", "smaller")],
+    "born": [("younger", "older")],
+    "year": [("newer", "older")],
+    "released": [("newer", "older")],
+    "founded": [("newer", "older")],
+}
+"""Words for more and less of a fact."""
+_FACTORS = {"": "", "million": " * 1000000", "billion": " * 1000000000"}
+_DIFFERENCE = {
+    "height": ("higher", "taller"),
+    "length": ("longer",),
+    "depth": ("deeper",),
+    "diameter": ("wider", "larger"),
+    "area": ("larger", "bigger"),
+}
+_COUNTED = (
+    "height",
+    "length",
+    "depth",
+    "area",
+    "population",
+    "diameter",
+    "melting",
+    "boiling",
+    "number",
+    "employees",
+    "density",
+)
+
+
+def _pair(script: Script, attributes: tuple[str, ...]) -> tuple[Subject, Subject, str]:
+    world = script.world
+    while True:
+        attribute = script.rng.choice(attributes)
+        first = world.subject(attribute)
+        second = world.subject(attribute, kind=first.kind)
+        if (
+            first.kind == second.kind
+            and first.title != second.title
+            and first.name != second.name
+            and first.facts[attribute] != second.facts[attribute]
+        ):
+            return first, second, attribute
+
+
+def _both(script: Script, first: Subject, second: Subject, attribute: str) -> tuple[str, str]:
+    noun = phrases.ATTRIBUTES[attribute].noun
+    left = script.read(first, attribute)
+    right = script.read(
+        second, attribute, f"{script.says(first, attribute)}. Now I need the {noun} of {second.name}."
+    )
+    return left, right
+
+
+def _expression(left: str, right: str) -> tuple[str, str, str]:
+    """The difference as an expression, the factor word left out of it, and the unit."""
+    (a, a_factor, a_unit), (b, b_factor, b_unit) = _number(left), _number(right)
+    if a_unit != b_unit:
+        raise Unsuited
+    b = f"({b})" if b.startswith("-") else b
+    if a_factor == b_factor:
+        return f"{a} - {b}", a_factor, a_unit
+    return f"{a}{_FACTORS[a_factor]} - {b}{_FACTORS[b_factor]}", "", a_unit
+
+
+def _difference(script: Script) -> None:
+    first, second, attribute = _pair(script, (*_COUNTED, "height", "length"))
+    noun, x, y = phrases.ATTRIBUTES[attribute].noun, first.name, second.name
+    more = script.rng.choice(_DIFFERENCE.get(attribute, ("",)))
+    asked = [
+        f"What is the difference between the {noun} of {x} and the {noun} of {y}?",
+        f"By how much does the {noun} of {x} differ from that of {y}?",
+        f"difference in {noun} between {x} and {y}",
+    ]
+    if more:
+        asked += [
+            f"How much {more} is {x} than {y}?",
+            f"How much {more} than {y} is {x}?",
+            f"By how much is {x} {more} than {y}?",
+            f"How many {'metres' if attribute in ('height', 'depth') else 'km'} {more} is {x} than {y}?",
+        ] * 2
+        if script.world.held_out:
+            asked = [f"Tell me how much {more} {x} is than {y}.", f"{x} is {more} than {y} by how much?"]
+    elif attribute == "population":
+        asked += [
+            f"How many more people live in {x} than in {y}?",
+            f"How many more inhabitants does {x} have than {y}?",
+        ] * 2
+    script.ask(script.rng.choice(asked), x, y)
+    left, right = _both(script, first, second, attribute)
+    expression, factor, unit = _expression(left, right)
+    result = script.calculate(f"{left} and {right}: I need the difference.", expression)
+    answer = " ".join(filter(None, [result.removeprefix("-"), factor, unit]))
+    script.finish(f"The difference is {answer}.", answer)
+
+
+def _which(script: Script) -> None:
+    """Which of two is higher, longer, ...: the sign of the difference tells."""
+    counted = (*(one for one in _SUPERLATIVES if one != "born"), "population", "height", "length")
+    first, second, attribute = _pair(script, counted)
+    x, y, rng = first.name, second.name, script.rng
+    if attribute == "population":
+        more = rng.random() < 0.8
+        word = "more" if more else "fewer"
+        asked = [
+            f"Which has {word} inhabitants, {x} or {y}?",
+            f"Do more people live in {x} or in {y}?" if more else f"Which has fewer people, {x} or {y}?",
+            f"Which one has the {'larger' if more else 'smaller'} population: {x} or {y}?",
+        ]
+    else:
+        more = rng.random() < 0.7
+        word = rng.choice(_SUPERLATIVES[attribute])[0 if more else 1]
+        asked = [
+            f"Which is {word}, {x} or {y}?",
+            f"Is {x} or {y} {word}?",
+            f"Which one is {word}: {x} or {y}?",
+            f"What is {word}, {x} or {y}?",
+            f"{x} or {y}, which is {word}?",
+        ]
+        if script.world.held_out:
+            asked = [f"Of {x} and {y}, which is {word}?", f"Tell me which is {word}: {x} or {y}."]
+    script.ask(rng.choice(asked), x, y)
+    left, right = _both(script, first, second, attribute)
+    expression, _, _ = _expression(left, right)
+    result = script.calculate(f"{left} and {right}: I compare them.", expression)
+    if result == "0":
+        raise Unsuited
+    sign = "negative" if result.startswith("-") else "positive"
+    larger, smaller = (second, first) if sign == "negative" else (first, second)
+    wanted = larger if more else smaller
+    plain = wanted.name.removeprefix("the ")
+    script.finish(
+        f"The difference is {sign}, so {wanted.name} is it."
+        if attribute != "population"
+        else f"The difference is {sign}, so {wanted.name} has {word}.",
+        plain,
+    )
+
+
+def _year(date: str) -> str:
+    return date[-4:]
+
+
+def _as_digits(date: str) -> str:
+    day, month, year = date.split()
+    return f"{year}{phrases.MONTHS.index(month) + 1:02}{int(day):02}"
+
+
+def _older(script: Script) -> None:
+    first, second, _ = _pair(script, ("born",))
+    x, y, rng = first.name, second.name, script.rng
+    if _year(first.facts["born"]) == _year(second.facts["born"]):
+        raise Unsuited
+    earlier = rng.random() < 0.6
+    asked = (
+        [
+            f"Who is older, {x} or {y}?",
+            f"Who was born first, {x} or {y}?",
+            f"Was {x} or {y} born earlier?",
+            f"Who was born earlier, {x} or {y}?",
+        ]
+        if earlier
+        else [f"Who is younger, {x} or {y}?", f"Who was born later, {x} or {y}?"]
+    )
+    if script.world.held_out:
+        asked = [
+            f"Of {x} and {y}, who was born {'first' if earlier else 'later'}?",
+            f"Tell me who is {'older' if earlier else 'younger'}: {x} or {y}.",
+        ]
+    script.ask(rng.choice(asked), x, y)
+    left, right = _both(script, first, second, "born")
+    result = script.calculate(
+        f"Born in {_year(left)} and {_year(right)}: I compare the years.", f"{_year(left)} - {_year(right)}"
+    )
+    sign = "negative" if result.startswith("-") else "positive"
+    first_born, later = (first, second) if sign == "negative" else (second, first)
+    script.finish(
+        f"The difference is {sign}, so {first_born.name} was born first.",
+        (first_born if earlier else later).name,
+    )
+
+
+def _age(script: Script) -> None:
+    subject, rng = script.world.subject("born", "died"), script.rng
+    x = subject.name
+    born, died = subject.facts["born"], subject.facts["died"]
+    if _as_digits(born) >= _as_digits(died):
+        raise Unsuited
+    asked = [
+        f"How old was {x} when he died?",
+        f"How old was {x} when she died?",
+        f"At what age did {x} die?",
+        f"How old did {x} get?",
+        f"How old was {x} at death?",
+        f"What age did {x} reach?",
+    ]
+    if script.world.held_out:
+        asked = [f"To what age did {x} live?", f"Tell me how old {x} was when death came."]
+    script.ask(rng.choice(asked), x)
+    seen = script.read(subject, "born", f"I need the dates of birth and death of {x}.")
+    if died not in script._history:
+        raise Unsuited
+    result = script.calculate(
+        f"Born on {seen}, died on {died}: I calculate the age.",
+        f"floor(({_as_digits(died)} - {_as_digits(born)}) / 10000)",
+    )
+    script.finish(f"{x} was {result} years old.", f"{result} years")
+
+
+def _span(script: Script) -> None:
+    """Years between two facts, or between a fact and a year in the question."""
+    rng = script.rng
+    if rng.random() < 0.5:
+        subject = script.world.subject(rng.choice(["year", "released", "founded", "born"]))
+        dated = ["year", "released", "founded", "born"]
+        attribute = rng.choice([one for one in dated if one in subject.facts])
+        year = int(_year(subject.facts[attribute]))
+        later = year + rng.randint(3, 150)
+        verb = {"year": "published", "released": "released", "founded": "founded", "born": "born"}[attribute]
+        x = subject.name
+        asked = [
+            f"How many years after {x} was {verb} was the year {later}?",
+            f"How many years lie between the year {x} was {verb} and {later}?",
+            f"How many years before {later} was {x} {verb}?",
+        ]
+        if attribute == "born":
+            asked += [f"How old was {x} in {later}?", f"What age did {x} turn in {later}?"] * 2
+        else:
+            asked += [f"How old was {x} in {later}?"]
+        script.ask(rng.choice(asked), x, str(later))
+        value = script.read(subject, attribute)
+        result = script.calculate(f"{script.says(subject, attribute)}.", f"{later} - {_year(value)}")
+        script.finish(f"It is {result} years.", f"{result} years")
+        return
+    first, second, attribute = _pair(script, ("year", "released", "born", "founded"))
+    x, y = first.name, second.name
+    if attribute == "born":
+        asked = [
+            f"How many years lie between the births of {x} and {y}?",
+            f"How many years apart were {x} and {y} born?",
+            f"How many years older is {x} than {y}?",
+        ]
+    else:
+        asked = [
+            f"How many years lie between {x} and {y}?",
+            f"How many years apart did {x} and {y} come out?",
+            f"How many years passed between {x} and {y}?",
+        ]
+    script.ask(rng.choice(asked), x, y)
+    left, right = _both(script, first, second, attribute)
+    if _year(left) == _year(right):
+        raise Unsuited
+    result = script.calculate(
+        f"{_year(left)} and {_year(right)}: I need the difference.", f"{_year(left)} - {_year(right)}"
+    ).removeprefix("-")
+    script.finish(f"The difference is {result} years.", f"{result} years")
+
+
+_HOPS = {  # a fact whose value is a subject itself, and how a question points at it
+    "capital": ("the capital of {x}", "city", ("population",)),
+    "author": ("the author of {x}", "person", ("born", "died", "birthplace")),
+    "designer": ("the designer of {x}", "person", ("born", "birthplace")),
+    "discovered": ("the discoverer of {x}", "person", ("born", "died", "birthplace")),
+    "architect": ("the architect of {x}", "person", ("born", "birthplace")),
+    "country": (
+        "the country where {x} is",
+        "country",
+        ("capital", "population", "currency", "language", "area"),
+    ),
+}
+
+
+def _two_hops(script: Script) -> None:
+    rng, world = script.rng, script.world
+    by_name = {one.title: one for one in world.subjects}
+    link = rng.choice(sorted(_HOPS))
+    pointer, _, wanted = _HOPS[link]
+    pairs = [(one, by_name[one.facts[link]]) for one in world.subjects if one.facts.get(link) in by_name]
+    pairs = [(one, two) for one, two in pairs if set(wanted) & two.facts.keys()]
+    if not pairs:
+        raise Unsuited
+    first, second = rng.choice(pairs)
+    attribute = rng.choice(sorted(set(wanted) & second.facts.keys()))
+    spoken = pointer.replace("{x}", first.name)
+    if link == "author" and rng.random() < 0.3:
+        spoken = f"the writer of {first.name}"
+    script.ask(script.phrase(attribute, spoken), first.name)
+    noun = phrases.ATTRIBUTES[attribute].noun
+    script.read(first, link, f"First I need {spoken}.")
+    value = script.read(
+        second, attribute, f"{script.says(first, link)}. Now I need the {noun} of {second.name}."
+    )
+    script.finish(f"{script.says(second, attribute)}.", value)
+
+
+def _with_factor(script: Script) -> None:
+    """A fact and a calculation with it."""
+    rng = script.rng
+    attribute = rng.choice(["height", "length", "depth", "diameter", "number", "employees", "height"])
+    subject = script.world.subject(attribute)
+    noun, x, n = phrases.ATTRIBUTES[attribute].noun, subject.name, rng.randint(2, 99)
+    asked, pattern = rng.choice(
+        [
+            (f"What is {n} times the {noun} of {x}?", "{v} * " + str(n)),
+            (f"What is twice the {noun} of {x}?", "{v} * 2"),
+            (f"What is half the {noun} of {x}?", "{v} / 2"),
+            (f"What is the {noun} of {x} divided by {n}?", "{v} / " + str(n)),
+            (f"Multiply the {noun} of {x} by {n}.", "{v} * " + str(n)),
+            (f"Add {n} to the {noun} of {x}.", "{v} + " + str(n)),
+            (f"What is the {noun} of {x} plus {n}?", "{v} + " + str(n)),
+            (f"What is the {noun} of {x} minus {n}?", "{v} - " + str(n)),
+        ]
+    )
+    script.ask(asked, x)
+    value = script.read(subject, attribute)
+    number, factor, unit = _number(value)
+    if factor:
+        raise Unsuited
+    result = script.calculate(
+        f"{script.says(subject, attribute)}. Now I calculate.", pattern.replace("{v}", number)
+    )
+    script.finish(f"The result is {result}.", f"{result} {unit}".strip())
+
+
+def _yes_no(script: Script) -> None:
+    rng = script.rng
+    if rng.random() < 0.5:
+        attribute = rng.choice(["height", "length", "diameter", "depth"])
+        subject = script.world.subject(attribute)
+        number, _, unit = _number(subject.facts[attribute])
+        limit = str(
+            max(2, round(float(number) * rng.uniform(0.4, 1.8), -1 if float(number) > 100 else 0))
+        ).removesuffix(".0")
+        if float(limit) == float(number):
+            raise Unsuited
+        word, plain = {
+            "height": ("higher", "high"),
+            "length": ("longer", "long"),
+            "diameter": ("wider", "wide"),
+            "depth": ("deeper", "deep"),
+        }[attribute]
+        script.ask(
+            rng.choice(
+                [
+                    f"Is {subject.name} {word} than {limit} {unit}?",
+                    f"Is {subject.name} more than {limit} {unit} {plain}?",
+                ]
+            ),
+            subject.name,
+            limit,
+        )
+        value = script.read(subject, attribute)
+        result = script.calculate(
+            f"{script.says(subject, attribute)}. I compare it with {limit} {unit}.",
+            f"{_number(value)[0]} - {limit}",
+        )
+        sign, answer = ("negative", "No") if result.startswith("-") else ("positive", "Yes")
+        script.finish(f"The difference is {sign}.", answer)
+        return
+    attribute = rng.choice(
+        [
+            "capital",
+            "author",
+            "currency",
+            "symbol",
+            "birthplace",
+            "designer",
+            "language",
+            "country",
+            "founder",
+        ]
+    )
+    subject = script.world.subject(attribute)
+    right = rng.random() < 0.5
+    value = subject.facts[attribute]
+    claim = value if right else script.world.subject(attribute).facts[attribute]
+    right = claim == value
+    asked = {
+        "author": f"Did {claim} write {subject.name}?",
+        "birthplace": f"Was {subject.name} born in {claim}?",
+        "designer": f"Did {claim} design {subject.name}?",
+        "country": f"Is {subject.name} in {claim}?",
+        "founder": f"Did {claim} found {subject.name}?",
+    }.get(attribute, f"Is {claim} the {phrases.ATTRIBUTES[attribute].noun} of {subject.name}?")
+    script.ask(asked, subject.name, claim)
+    script.read(subject, attribute)
+    script.finish(
+        f"{script.says(subject, attribute)}" + (", as asked." if right else f", not {claim}."),
+        "Yes" if right else "No",
+    )
+
+
+def _two_intents(script: Script) -> None:
+    rng = script.rng
+    first = script.world.subject()
+    attribute = rng.choice(sorted(first.facts))
+    asked = script.phrase(attribute, first.name).rstrip("?.")
+    if rng.random() < 0.5:
+        a, b, sign = script.words.whole(2, 999), script.words.whole(2, 999), rng.choice("+-*")
+        joint = rng.choice([", and what is", "? And what is", " and how much is", "? Also calculate"])
+        script.ask(f"{asked}{joint} {a} {sign} {b}?", first.name)
+        value = script.read(first, attribute)
+        result = script.calculate(
+            f"{script.says(first, attribute)}. Now I calculate {a} {sign} {b}.", f"{a} {sign} {b}"
+        )
+        script.finish(f"I have both: {value} and {result}.", f"{value} and {result}")
+        return
+    if rng.random() < 0.5 and len(first.facts) > 1:
+        other = rng.choice([one for one in sorted(first.facts) if one != attribute])
+        nouns = [phrases.ATTRIBUTES[one].noun for one in (attribute, other)]
+        script.ask(
+            rng.choice(
+                [
+                    f"What are the {nouns[0]} and the {nouns[1]} of {first.name}?",
+                    f"Tell me the {nouns[0]} and the {nouns[1]} of {first.name}.",
+                ]
+            ),
+            first.name,
+        )
+        value = script.read(first, attribute)
+        if first.facts[other] not in script._history:
+            raise Unsuited
+        script.finish(
+            f"{script.says(first, attribute)}, the {nouns[1]} is {first.facts[other]}.",
+            f"{value} and {first.facts[other]}",
+        )
+        return
+    second = script.world.subject()
+    other = rng.choice(sorted(second.facts))
+    if second.name == first.name:
+        raise Unsuited
+    script.ask(
+        f"{asked}{rng.choice([', and ', ' and ', '? And ', '? Also, '])}{script.phrase(other, second.name)}",
+        first.name,
+        second.name,
+    )
+    value = script.read(first, attribute)
+    more = script.read(
+        second,
+        other,
+        f"{script.says(first, attribute)}. Now I need the {phrases.ATTRIBUTES[other].noun} of {second.name}.",
+    )
+    script.finish(f"I have both: {value} and {more}.", f"{value} and {more}")
+
+
+def _missing(script: Script) -> None:
+    """The article is there, the fact is not."""
+    if not script.kit.search:
+        raise Unsuited
+    subject, rng = script.world.subject(), script.rng
+    word, asked = rng.choice(chosen(phrases.MISSING, script.world.held_out)).split("|")
+    others = [one for one in phrases.ATTRIBUTES if one not in subject.facts and one != "country"]
+    if rng.random() < 0.4 and not script.world.held_out:
+        attribute = rng.choice(others)
+        word, asked = phrases.ATTRIBUTES[attribute].word, script.phrase(attribute, subject.name)
+        if word in subject.text:
+            raise Unsuited
+    script.ask(asked.replace("{x}", subject.name), subject.name)
+    plain = subject.name.removeprefix("the ")
+    seen = script.act(f"I look up {subject.name}.", script.kit.search, plain)
+    if " may mean" in seen or subject.text[:30] not in seen:
+        raise Unsuited
+    if script.kit.lookup:
+        seen = script.act("It does not say this; I look it up.", script.kit.lookup, word)
+        if "is not on the page" not in seen:
+            raise Unsuited
+    script.finish("The article does not tell this.", NOT_FOUND)
+
+
+def _unknown(script: Script) -> None:
+    """There is no such article; or its name was mistyped, and the right one is among the similar ones."""
+    if not script.kit.search:
+        raise Unsuited
+    rng = script.rng
+    if rng.random() < 0.5:
+        kind = rng.choice(sorted(phrases.KINDS))
+        name, attribute = script.words.title(kind), rng.choice(phrases.KINDS[kind])
+        script.ask(script.phrase(attribute, name), name)
+        seen = script.act(f"I look up {name}.", script.kit.search, name)
+        if "ould not find" not in seen and "No results" not in seen:
+            raise Unsuited
+        script.finish(f"There is no article on {name}.", NOT_FOUND)
+        return
+    subject = script.world.subject()
+    attribute = rng.choice(sorted(subject.facts))
+    plain = subject.name.removeprefix("the ")
+    if len(plain) < 4:
+        raise Unsuited
+    at = rng.randrange(1, len(plain) - 1)
+    wrong = rng.choice(
+        [
+            plain[:at] + plain[at + 1 :],
+            plain[:at] + plain[at] + plain[at:],
+            plain[:at] + rng.choice("aeiourstln") + plain[at + 1 :],
+        ]
+    )
+    script.ask(script.phrase(attribute, wrong), wrong)
+    seen = script.act(
+        f"I need the {phrases.ATTRIBUTES[attribute].noun} of {wrong}.", script.kit.search, wrong
+    )
+    if "could not find" not in seen or subject.title not in seen or wrong == plain:
+        raise Unsuited
+    value = script.read(subject, attribute, f"{subject.title} must be meant.")
+    script.finish(f"{script.says(subject, attribute)}.", value)
+
+
+def _out_of_reach(script: Script) -> None:
+    question = script.rng.choice(chosen(phrases.OUT_OF_REACH, script.world.held_out))
+    script.ask(question)
+    script.finish(script.rng.choice(["No tool can tell this.", "No tool of mine knows this."]), NOT_FOUND)
+
+
+def _unfitting(script: Script) -> None:
+    """A question for a tool that is not there."""
+    if script.kit.search:
+        raise Unsuited
+    try:
+        tool, make, _ = custom_tool(script.world)
+    except ToolError as error:
+        raise Unsuited from error
+    if tool.name in script.kit.executor.names:
+        raise Unsuited
+    described = script.kit.executor.describe().casefold()
+    question = make()[0]
+    rare = [
+        word
+        for word in re.findall("[a-z]{5,}", question.casefold())
+        if word not in ("which", "please", "there", "where")
+    ]
+    if any(word in described for word in rare):
+        raise Unsuited
+    script.ask(question)
+    script.finish("No tool can tell this.", NOT_FOUND)
+
+
+def _talk(script: Script) -> None:
+    if script.rng.random() < 0.5:
+        question, answer = script.rng.choice(chosen(phrases.SMALL_TALK, script.world.held_out)).split("|")
+        script.question = question
+        script.finish("No tool is needed.", answer)
+        return
+    said, answered, question, answer = script.rng.choice(
+        chosen(phrases.TALK_BEFORE, script.world.held_out)
+    ).split("|")
+    slots = {**script.words.slots(), "name": script.rng.choice([*phrases.FIRST, script.words.made()])}
+    more = (("What is 6 * 7?", "42"),) if script.rng.random() < 0.4 else ()
+    if script.rng.random() < 0.35:
+        script.question = fill(said, slots)
+        script.finish("No tool is needed.", fill(answered, slots))
+        return
+    script.conversation = ((fill(said, slots), fill(answered, slots)), *more)
+    script.question = fill(question, slots)
+    script.finish("The user told me before.", fill(answer, slots))
+
+
+def _follow_up(script: Script) -> None:
+    """ "And of K2?" after a question on another mountain."""
+    first, second, attribute = _pair(
+        script, ("height", "length", "capital", "population", "born", "author", "symbol", "released")
+    )
+    script.conversation = ((script.phrase(attribute, first.name), first.facts[attribute]),)
+    script.ask(
+        script.rng.choice(
+            [
+                f"And {second.name}?",
+                f"What about {second.name}?",
+                f"And what about {second.name}?",
+                f"and {second.name}",
+            ]
+        ),
+        second.name,
+    )
+    value = script.read(second, attribute)
+    script.finish(f"{script.says(second, attribute)}.", value)
+
+
+def _failing(script: Script) -> None:
+    """A tool that fails at first, or for good."""
+    if not script.kit.custom:
+        raise Unsuited
+    tool, make = script.rng.choice(script.kit.custom)
+    question, given, result, answer = make()
+    script.ask(question, given, *re.findall(r"\b[A-Z0-9]\S*", question))
+    stub = script.kit.stubs[tool.name]
+    stub.result = script.rng.choice(
+        [
+            ConnectionError("no connection"),
+            TimeoutError("no result within 60 seconds"),
+            RuntimeError("service busy"),
+            KeyError(given),
+            ValueError("not found"),
+        ]
+    )
+    thought = f"{tool.name} can tell this."
+    script.act(thought, tool.name, given)
+    if isinstance(stub.result, TimeoutError) or script.rng.random() < 0.3:
+        stub.result = result
+        script.act("It failed; I try once more.", tool.name, given)
+        script.finish("Now I know the answer.", answer)
+    else:
+        script.act("It failed; I try once more.", tool.name, given)
+        script.finish("It failed again.", NOT_FOUND)
+
+
+def _after_a_slip(script: Script) -> None:
+    """A reply that could not be read, or a call with a wrong input, stands in the history."""
+    rng, names = script.rng, script.kit.executor.names
+    style = rng.random()
+    if style < 0.7:
+        plain = rng.choice([_fact, _sum, _tool])
+        ask, reply = (
+            script.ask,
+            rng.choice(
+                [
+                    "I will look this up.",
+                    "The answer is in the article.",
+                    "Thought: I need to find this.",
+                    f"Action: {rng.choice(names)}[",
+                    "Action: Google[x]",
+                    "Action: Browse[it]",
+                    "Thought: I think.\nAction: Finish[]",
+                    f"Thought: ok\nAction: {rng.choice(names)}",
+                    "Thought: Let me see.\nAction: Ask the user for more",
+                ]
+            ),
+        )
+
+        def ask_and_slip(question: str, *kept: str) -> None:
+            ask(question, *kept)
+            script.slip(reply)
+
+        script.ask = ask_and_slip  # type: ignore[method-assign]
+        plain(script)
+        return
+    if not script.kit.calculator:
+        raise Unsuited
+    a, b = script.words.whole(2, 9999), script.words.whole(2, 999)
+    script.ask(f"What is {a} plus {b}?", str(a), str(b))
+    script.act(
+        "I need to calculate.",
+        script.kit.calculator,
+        rng.choice([f"{a} plus {b}", f"what is {a} + {b}", f"{a} and {b}"]),
+        learnt=False,
+    )
+    result = script.calculate("The input must be an expression.", f"{a} + {b}")
+    script.finish(f"The result is {result}.", result)
+
+
+PLANS: dict[str, tuple[Callable[[Script], None], float]] = {
+    "fact": (_fact, 30),
+    "sum": (_sum, 10),
+    "tool": (_tool, 12),
+    "difference": (_difference, 13),
+    "which": (_which, 13),
+    "older": (_older, 7),
+    "age": (_age, 9),
+    "span": (_span, 7),
+    "two hops": (_two_hops, 17),
+    "with factor": (_with_factor, 6),
+    "yes or no": (_yes_no, 7),
+    "two intents": (_two_intents, 7),
+    "described": (_described, 9),
+    "missing": (_missing, 5),
+    "unknown": (_unknown, 5),
+    "out of reach": (_out_of_reach, 2),
+    "unfitting": (_unfitting, 1.5),
+    "talk": (_talk, 2),
+    "follow-up": (_follow_up, 3),
+    "failing": (_failing, 1.5),
+    "after a slip": (_after_a_slip, 3),
+}
+"""The kinds of questions: how each is played, and how often."""

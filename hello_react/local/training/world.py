@@ -1,0 +1,327 @@
+"""What synthetic questions are about: the articles of the shipped encyclopedia, and invented ones.
+
+The facts of real articles are found by patterns, after their numbers were changed at random, so that they
+have to be read and can't be learnt by heart. Invented articles are put together from the sentences of
+`phrases.txt`.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+import shutil
+import tempfile
+import weakref
+from dataclasses import dataclass
+from pathlib import Path
+
+from ...toolbox import encyclopedia
+from . import phrases
+
+
+@dataclass(frozen=True)
+class Subject:
+    """Something that a passage is about."""
+
+    title: str
+    kind: str
+    facts: dict[str, str]
+    text: str
+
+    @property
+    def name(self) -> str:
+        """What a question calls it."""
+        bare = re.sub(r"\s*\([^()]*\)$", "", self.title)
+        return f"the {bare}" if self.text.startswith(f"The {bare} ") and not bare.startswith("The ") else bare
+
+
+# --- facts
+
+
+_DAY = r"\d{1,2} [A-Z][a-z]+ \d{4}"
+_WORD = r"(?:[A-Z]\.|[A-Z][\w'-]+)"
+_NAME = rf"{_WORD}(?: (?:de |van |von |da )?{_WORD}){{1,3}}"
+_NAMES = rf"{_NAME}(?:(?:, {_NAME}){{0,3}} and {_NAME})?"
+_PLACE = rf"{_WORD}(?: (?:de )?{_WORD}){{0,2}}"
+_REAL_FACTS = {
+    "height": r"([\d.,]+ m) high",
+    "length": r"([\d,]+ km) long",
+    "capital": r"its capital is ([^,;]+)[,;]",
+    "area": r"(?:its area (?:[\w ]+ )?is|area of) about ([\d.,]+(?: million)? km²)",
+    "population": r"population (?:was|of) (?:about )?"
+    r"([\d.,]+\d(?: million| billion)?|\d+(?: million| billion)?)",
+    "language": r"([A-Z][a-z]+) is the official language",
+    "currency": r"the currency is the ([^.,]+)[.,]",
+    "born": rf"born on ({_DAY})",
+    "birthplace": rf"born on {_DAY} in ({_PLACE})",
+    "died": rf"died on ({_DAY})",
+    "author": rf" by ({_NAMES}),",
+    "year": r"published (?:on \d+ \w+ |in [A-Z]\w+ |in )?(?:in )?(\d{4})",
+    "symbol": r"with symbol (\w+)",
+    "number": r"atomic number (\d+)",
+    "melting": r"melting point is (-?[\d.,]+ °C)",
+    "boiling": r"boiling point (?:is )?(-?[\d.,]+ °C)",
+    "density": r"density (?:is )?([\d.,]+ g/\w+[³]?)",
+    "diameter": r"diameter of ([\d,]+ km)",
+    "distance": r"mean distance of ([\d.,]+(?: million| billion)? km)",
+    "period": r"goes around the \w+ in ([\d.,]+ \w+)",
+    "designer": rf"designed by ({_NAMES})",
+    "released": r"first released (?:on \d+ \w+ |in [A-Z]\w+ |in )(\d{4})",
+    "discovered": rf"(?:discovered|isolated) (?:on {_DAY} |in \d{{4}} )?by ({_NAMES})",
+    "architect": rf"({_NAME}) was its architect",
+    "opened": rf"[Oo]pened (?:on ({_DAY})|in (\d{{4}}))",
+    "mouth": rf"(?:flows into|reaches) (the {_PLACE}(?: of {_WORD})?)",
+    "ascent": rf"summit first,? (?:alone, )?on ({_DAY})",
+    "climber": rf"({_NAME}(?: and {_NAME})?)(?: of [\w ]+)? reached (?:its|the) summit first",
+    "capital of": rf"is the capital of ((?:the )?{_PLACE})",
+    "inventor": rf"(?:; (?:an engine of )?|\. |^)({_NAMES}) "
+    r"(?:made|received|applied|tested|showed|built|sent|ran|presented|gave)"
+    rf"|(?:invented|patented|discovered|proposed|introduced)[\w ]*? by ({_NAMES})",
+    "invented": rf"(?:on|in) ({_DAY}|{_WORD} \d{{4}}|\d{{4}})",
+    "moons": r"has (?:about )?(no|\w+) (?:known |small )?moons",
+    "depth": r"([\d.,]+ m) deep",
+    "place": r"(?: in| on| above) ((?:(?:the )?(?:northern |southern |eastern |western |central )?)"
+    rf"{_PLACE}(?: (?:in|of|on the border of) (?:the )?{_PLACE}(?: and {_PLACE})?)?)",
+    "what": r"^(?:The )?[^.;,]*? (?:is|was|are) ((?:a|an|the) [^,.;]+)",
+    "prize": r"Nobel Prize in \w+(?: of|,? in) (\d{4})",
+}
+_WHICH = {
+    "mountain": ("height", "place", "ascent", "climber"),
+    "river": ("length", "place", "mouth"),
+    "building": ("height", "place", "architect", "opened"),
+    "person": ("born", "died", "birthplace", "prize"),
+    "country": ("capital", "area", "population", "language", "currency"),
+    "city": ("population", "capital of"),
+    "book": ("author", "year"),
+    "element": ("symbol", "number", "melting", "boiling", "density", "discovered"),
+    "space": ("diameter", "distance", "period", "discovered", "moons"),
+    "language": ("designer", "released"),
+    "invention": ("inventor", "invented"),
+    "place": ("area", "height", "length", "depth"),
+}
+
+
+def _changed(text: str, rng: random.Random) -> str:
+    """`text` with other numbers in it."""
+
+    def other(match: re.Match[str]) -> str:
+        digits = match[0]
+        if len(digits) == 4 and "1000" <= digits < "2100":  # a year stays in its century
+            return digits[:2] + f"{rng.randrange(100):02}"
+        if match.string[match.end() : match.end() + 1] == " " and digits.isdigit() and int(digits) <= 31:
+            return str(rng.randint(1, 28))
+        first = str(rng.randint(1, 9)) if digits[0] != "0" else "0"
+        return first + re.sub(r"\d", lambda _: str(rng.randrange(10)), digits[1:])
+
+    return re.sub(r"(?<![\w,.])\d[\d,.]*\d|(?<![\w,.])\d", other, text)
+
+
+def _real_subjects(rng: random.Random) -> list[Subject]:
+    subjects = []
+    for line in encyclopedia.Encyclopedia().path.read_text(encoding="utf-8").splitlines():
+        entry = json.loads(line)
+        text = _changed(entry["text"], rng) if rng.random() < 0.6 else entry["text"]
+        facts = {}
+        for attribute in (*_WHICH[entry["kind"]], "what"):
+            if found := re.search(_REAL_FACTS[attribute], text):
+                facts[attribute] = next(filter(None, found.groups()))
+        if "birthplace" in facts and re.match("[A-Z][a-z]+ (?:and|died)", facts["birthplace"]):
+            del facts["birthplace"]
+        subjects.append(Subject(entry["title"], entry["kind"], facts, text))
+    return subjects
+
+
+class Words:
+    """Random names, numbers and dates."""
+
+    def __init__(self, rng: random.Random) -> None:
+        self.rng = rng
+
+    def made(self) -> str:
+        return "".join(self.rng.choices(phrases.SYLLABLES, k=self.rng.choice((2, 2, 3, 3, 4)))).capitalize()
+
+    def name(self) -> str:
+        first = self.rng.choice(phrases.FIRST) if self.rng.random() < 0.7 else self.made()
+        last = self.rng.choice(phrases.LAST) if self.rng.random() < 0.6 else self.made()
+        return f"{first} {last}"
+
+    def date(self, low: int = 1500, high: int = 2030) -> str:
+        return f"{self.rng.randint(1, 28)} {self.rng.choice(phrases.MONTHS)} {self.rng.randint(low, high)}"
+
+    def grouped(self, low: int, high: int) -> str:
+        return f"{self.whole(low, high):,}"
+
+    def whole(self, low: int, high: int) -> int:
+        """Small numbers as often as large ones."""
+        digits = self.rng.randint(len(str(low)), len(str(high)))
+        return self.rng.randint(max(low, 10 ** (digits - 1)), min(high, 10**digits - 1))
+
+    def title(self, kind: str) -> str:
+        made, pick = self.made(), self.rng.choice
+        return str(
+            {
+                "mountain": lambda: pick([made, f"Mount {made}", f"{made} Peak"]),
+                "river": lambda: pick([made, f"{made} River"]),
+                "lake": lambda: pick([f"Lake {made}", f"{made} Lake"]),
+                "country": lambda: made + pick(["ia", "land", "", "istan"]),
+                "person": lambda: self.name(),
+                "book": lambda: pick(
+                    [
+                        f"The {pick(phrases.WORDS).title()} of {made}",
+                        f"{made} and the {pick(phrases.WORDS).title()}",
+                        f"The {pick(phrases.WORDS).title()} {pick(phrases.WORDS).title()}",
+                    ]
+                ),
+                "element": lambda: f"{made}ium",
+                "programming language": lambda: pick([made, f"{made}Script", made.upper()[:4]]),
+                "building": lambda: f"{made} {pick(['Tower', 'Palace', 'Hall', 'Bridge'])}",
+                "company": lambda: f"{made} {pick(['Ltd', 'Works', 'Group', phrases.WORDS[0].title()])}",
+            }.get(kind, lambda: made)()
+        )
+
+    def value(self, attribute: str) -> str:
+        pick, million = self.rng.choice, f"{self.rng.randint(11, 999) / 10:g} million"
+        people = pick([million, self.grouped(1000, 999_999)])
+        return str(
+            {
+                "height": lambda: f"{self.grouped(80, 9000)} m",
+                "length": lambda: f"{self.grouped(60, 7000)} km",
+                "depth": lambda: f"{self.grouped(10, 5000)} m",
+                "area": lambda: f"{pick([million, self.grouped(100, 900_000)])} km²",
+                "population": lambda: people,
+                "born": lambda: self.date(1600, 1930),
+                "died": lambda: self.date(1931, 2020),
+                "birthplace": lambda: pick(phrases.CITIES),
+                "capital": lambda: pick([self.made(), pick(phrases.CITIES)]),
+                "country": lambda: self.made() + pick(["ia", "land", ""]),
+                "currency": lambda: self.made().lower(),
+                "language": lambda: self.made() + "ish",
+                "symbol": lambda: self.made()[:2],
+                "number": lambda: str(self.rng.randint(3, 150)),
+                "melting": lambda: f"{self.rng.randint(-200, 3500)} °C",
+                "boiling": lambda: f"{self.rng.randint(-200, 5500)} °C",
+                "density": lambda: f"{self.rng.randint(5, 230) / 10} g/cm³",
+                "diameter": lambda: f"{self.grouped(900, 150_000)} km",
+                "distance": lambda: f"{self.rng.randint(50, 9000)} million km",
+                "period": lambda: f"{self.rng.randint(20, 900)} days",
+                "year": lambda: str(self.rng.randint(1500, 2024)),
+                "released": lambda: str(self.rng.randint(1955, 2024)),
+                "founded": lambda: str(self.rng.randint(1200, 2024)),
+                "employees": lambda: self.grouped(20, 90_000),
+            }.get(attribute, self.name)()
+        )
+
+    def slots(self) -> dict[str, str]:
+        """Values for the marks of `phrases.TOOLS` and others; the same mark is the same value."""
+        pick, rng = self.rng.choice, self.rng
+        city, city2 = rng.sample(phrases.CITIES, 2)
+        cur, cur2 = rng.sample(["USD", "EUR", "CHF", "JPY", "SEK", "GBP", "PLN", "INR", "CNY"], 2)
+        letters = "".join(rng.choices("ABCDEFGHKLMNPRSTXZ", k=rng.randint(1, 3)))
+        return {
+            "name": self.name(),
+            "city": city,
+            "city2": city2,
+            "cur": cur,
+            "cur2": cur2,
+            "made": self.made(),
+            "id": f"{letters}{pick(['', '-'])}{self.whole(10, 99999)}",
+            "n": str(self.whole(10, 2000)),
+            "word": pick(phrases.WORDS),
+            "m": f"{self.whole(10, 90000) / pick([1, 10, 100]):g}",
+            "digit": str(rng.randint(1, 9)),
+            "big": self.grouped(1000, 999_999),
+            "phone": f"{rng.randint(10, 99)}{rng.randint(100, 999)} {rng.randint(1000, 9999)}",
+            "lang": pick(["French", "German", "Italian", "Spanish", "Swedish", "Polish", "Turkish", "Greek"]),
+            "date": self.date(2020, 2035),
+            "time": f"{rng.randint(0, 23):02}:{rng.randint(0, 59):02}",
+            "sky": pick(["sunny", "rain", "cloudy", "snow", "fog", "light rain", "clear sky", "storm"]),
+            "state": pick(["sent", "paid", "cancelled", "in preparation", "delivered", "on hold"]),
+            "day": pick(["Monday", "Tuesday", "Wednesday", "Thursday", "Friday"]),
+            "animal": pick(phrases.ANIMALS),
+            "dish": pick(
+                ["pea soup", "noodles", "fried fish", "vegetable curry", "pizza", "rice with beans"]
+            ),
+            "room": pick(["kitchen", "hall", "bedroom", "office", "cellar", "bathroom"]),
+            "subject": pick(["history", "maths", "biology", "music", "physics"]),
+            "colour": pick(phrases.COLOURS),
+        }
+
+
+def fill(template: str, slots: dict[str, str]) -> str:
+    """`template` with its slots filled in."""
+    return re.sub(r"\{(\w+)\}", lambda mark: slots.get(mark[1], mark[0]), template)
+
+
+def chosen(options: list[str], held_out: bool) -> list[str]:
+    """The options for training, or the held-out ones (all of them where none is marked)."""
+    kept = [one.removeprefix("~") for one in options if one.startswith("~") == held_out]
+    return kept or [one.removeprefix("~") for one in options]
+
+
+class World:
+    """Subjects, and an encyclopedia of them."""
+
+    def __init__(self, rng: random.Random, held_out: bool) -> None:
+        self.rng, self.held_out, self.words = rng, held_out, Words(rng)
+        self.real = _real_subjects(rng)
+        self.invented = [self._invented(kind) for kind in phrases.KINDS for _ in range(20)]
+        for twin in rng.sample(self.invented, 12):  # some names mean two things
+            other = self._invented(
+                rng.choice([kind for kind in phrases.KINDS if kind != twin.kind]), twin.title
+            )
+            self.invented.remove(twin)
+            first = Subject(f"{twin.title} ({twin.kind})", twin.kind, twin.facts, twin.text)
+            self.invented += [first, other]
+        self.subjects = [one for one in self.real + self.invented if one.facts]
+        known = {
+            json.loads(line)["title"]: json.loads(line).get("aliases", [])
+            for line in encyclopedia.Encyclopedia().path.read_text(encoding="utf-8").splitlines()
+        }
+        path = Path(tempfile.mkdtemp()) / "encyclopedia.jsonl"
+        path.write_text(
+            "\n".join(
+                json.dumps({"title": one.title, "aliases": known.get(one.title, []), "text": one.text})
+                for one in self.real + self.invented
+            ),
+            encoding="utf-8",
+        )
+        self.encyclopedia = encyclopedia.Encyclopedia(path)
+        weakref.finalize(self.encyclopedia, shutil.rmtree, path.parent, ignore_errors=True)
+
+    def subject(self, *attributes: str, kind: str = "") -> Subject:
+        """A random subject that has all these facts; half of them are invented."""
+        pool = self.invented if self.rng.random() < 0.45 else self.real
+        found = [
+            one
+            for one in pool
+            if set(attributes) <= one.facts.keys() and one.facts and kind in ("", one.kind)
+        ]
+        return self.rng.choice(found or [one for one in self.subjects if set(attributes) <= one.facts.keys()])
+
+    def _invented(self, kind: str, title: str = "") -> Subject:
+        rng, twin = self.rng, bool(title)
+        title = title or self.words.title(kind)
+        wanted = phrases.KINDS[kind]
+        wanted = rng.sample(wanted, rng.randint(max(1, len(wanted) - 2), len(wanted)))
+        facts = {attribute: self.words.value(attribute) for attribute in wanted}
+        # A noun and a value that no table knows, told in a plain way.
+        told = [
+            fill(
+                rng.choice(chosen(phrases.ATTRIBUTES[attribute].told, self.held_out)),
+                {"x": title, "v": value},
+            )
+            for attribute, value in facts.items()
+        ]
+        slots = {**self.words.slots(), "n": str(rng.randint(1200, 2024))}
+        told += [
+            fill(one, slots)
+            for one in rng.sample(chosen(phrases.FILLER, self.held_out), rng.choice((0, 0, 1, 1, 2)))
+        ]
+        rng.shuffle(told)
+        article = "An" if kind[0] in "aeiou" else "A"
+        opening = rng.choice(
+            [f"{title} is {article.lower()} {kind}.", f"{article} {kind}.", f"{title} ({kind})."]
+        )
+        text = " ".join([opening, *told] if rng.random() < 0.8 else told)
+        return Subject(f"{title} ({kind})" if twin else title, kind, facts, text)

@@ -1,0 +1,173 @@
+"""The recipe of the adapter: made-up runs that are right by construction, and a training of a few steps."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from pathlib import Path
+
+import pytest
+
+from hello_react.errors import HelloReactError
+from hello_react.local import fetch_weights
+from hello_react.local.training import evaluate, phrases, unseen
+from hello_react.local.training.plans import NOT_FOUND, PLANS, Run
+from hello_react.local.training.trajectories import groups
+from hello_react.local.training.world import chosen
+from hello_react.parser import Action, Finish, parse
+
+
+def runs(count: int, seed: int = 5, held_out: bool = False) -> list[Run]:
+    return [run for group in itertools.islice(groups(seed, held_out=held_out), count) for run in group.runs]
+
+
+@pytest.fixture(scope="module")
+def many() -> list[Run]:
+    return runs(120)
+
+
+def test_the_same_seed_gives_the_same_runs() -> None:
+    first, again, other = runs(6), runs(6), runs(6, seed=6)
+    assert [run.turns for run in first] == [run.turns for run in again]
+    assert [run.question for run in first] != [run.question for run in other]
+
+
+def test_every_reply_is_read_as_the_move_that_was_meant(many: list[Run]) -> None:
+    for run in many:
+        *steps, last = run.turns
+        calls = [call[:2] for call in run.replay][-len(steps) :] if steps else []
+        for turn, (tool, given) in zip(steps, calls, strict=True):
+            assert parse(turn.reply, run.tools.names).move == Action(tool, given)
+        assert parse(last.reply, run.tools.names).move == Finish(run.answer)
+
+
+def test_a_prompt_only_grows_at_its_end_and_shows_the_tools_as_they_are(many: list[Run]) -> None:
+    for run in many:
+        assert run.tools.describe() in run.turns[0].prompt
+        for earlier, later in itertools.pairwise(run.turns):
+            assert later.prompt.startswith(earlier.prompt + earlier.reply + "\nObservation: ")
+
+
+def test_all_kinds_of_questions_come(many: list[Run]) -> None:
+    assert {run.kind for run in many} == set(PLANS)
+    assert any(run.answer == NOT_FOUND for run in many)
+    assert any(run.conversation for run in many)
+
+
+def test_what_is_held_out_is_not_trained_on(many: list[Run]) -> None:
+    apart = runs(60, held_out=True)
+    kinds = ("fact", "sum", "missing", "age", "older")
+    assert not {run.question for run in many if run.kind in kinds} & {run.question for run in apart}
+    for table in (
+        phrases.SUMS,
+        phrases.MISSING,
+        phrases.OUT_OF_REACH,
+        phrases.SMALL_TALK,
+        phrases.QUALITY_ASKED,
+        *(attribute.asked for attribute in phrases.ATTRIBUTES.values()),
+    ):
+        training, testing = chosen(table, False), chosen(table, True)
+        assert training
+        assert testing
+        assert not set(training) & set(testing)
+    trained = {name for line in phrases.TOOLS for name in line[0].split(",")}
+    assert not trained & {one.name for one in unseen.UNSEEN}
+
+
+def test_the_real_questions_are_not_among_the_made_up_ones(many: list[Run]) -> None:
+    assert not {question.text for question in evaluate.out_of_reach()} & set(phrases.OUT_OF_REACH)
+    assert [len(evaluate.real()), len(evaluate.unseen()), len(evaluate.out_of_reach())] == [100, 20, 50]
+
+
+@pytest.mark.parametrize(
+    ("answer", "wanted", "right"),
+    [
+        ("8,849 m", "8849", True),
+        ("It is 8849 m.", "8,849", True),
+        ("88490 m", "8849", False),
+        (None, "x", False),
+        ("Fyodor Dostoevsky", "Dostoevsky", True),
+        ("0.5", "5", False),
+        ("-34 °C", "-34", True),
+        ("Yes", "No/yes", True),
+    ],
+)
+def test_an_answer_is_compared_by_its_words(answer: str | None, wanted: str, right: bool) -> None:
+    assert evaluate.holds(answer, wanted) is right
+
+
+@pytest.mark.model
+def test_a_few_steps_lower_the_loss_and_leave_a_file_that_the_server_loads(tmp_path: Path) -> None:
+    for package in ("torch", "gguf", "tokenizers"):
+        pytest.importorskip(package)
+    try:
+        weights = fetch_weights()
+    except HelloReactError as error:
+        pytest.skip(str(error))
+    from hello_react.local import LocalServer
+    from hello_react.local.training import export, train
+
+    train.train(tmp_path, steps=10, every=5)
+    train.train(tmp_path, steps=20, every=5)  # goes on from step 10
+    log = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
+    losses = {line["step"]: line["loss"] for line in log if "loss" in line}
+    assert list(losses) == [10, 20]
+    assert losses[20] < 0.8 * losses[10]
+    export.main([str(tmp_path / "checkpoint.pt"), str(tmp_path / "adapter.gguf")])
+    assert (tmp_path / "adapter.gguf").stat().st_size < 6_000_000
+    with LocalServer(weights, tmp_path / "adapter.gguf") as server:
+        assert server.running
+
+
+def test_a_tree_of_turns_is_what_the_turns_are_one_by_one() -> None:
+    """Every path of the tree is one turn's own text, and what a token sees is what comes before it there."""
+    pytest.importorskip("torch")
+    gguf = pytest.importorskip("gguf")
+    try:
+        reader = gguf.GGUFReader(fetch_weights())
+    except HelloReactError as error:
+        pytest.skip(str(error))
+    from hello_react.local.training import train
+    from hello_react.local.training.model import tokenizer
+
+    words = tokenizer(reader)
+    some = runs(1)[:3]
+    grown = train.tree(words, some, limit=100_000)
+    seen, depths = grown.seen(), grown.depths()
+    texts = set()
+    for place, token, _ in grown.targets:
+        path = [node for node, is_seen in enumerate(seen[place].tolist()) if is_seen]
+        assert [int(depths[node]) for node in path] == list(range(len(path)))
+        texts.add(words.decode([*(grown.tokens[node] for node in path), token], skip_special_tokens=False))
+    assert grown.turns == sum(len(run.turns) for run in some)
+    for run in some:
+        for turn in run.turns:
+            assert train.BEFORE + turn.prompt + train.BETWEEN + turn.reply + train.AFTER in texts
+    assert not train.tree(words, some, limit=10).turns
+
+
+@pytest.mark.model
+def test_the_chat_template_and_the_tokens_are_those_of_the_server() -> None:
+    pytest.importorskip("torch")
+    gguf = pytest.importorskip("gguf")
+    import requests
+
+    try:
+        weights = fetch_weights()
+    except HelloReactError as error:
+        pytest.skip(str(error))
+    from hello_react.local import LocalServer
+    from hello_react.local.training import train
+    from hello_react.local.training.model import tokenizer
+
+    text = 'What\'s  12,345.67 km² of łódź?\n\nOk\tit is {"a": 1}[x]\n'
+    with LocalServer(weights) as server, requests.Session() as session:
+        session.headers["Authorization"] = f"Bearer {server.api_key}"
+        address = server.url.removesuffix("/v1")
+        message = [{"role": "user", "content": text}]
+        prompt = session.post(f"{address}/apply-template", json={"messages": message}, timeout=60).json()[
+            "prompt"
+        ]
+        tokens = session.post(f"{address}/tokenize", json={"content": text}, timeout=60).json()["tokens"]
+    assert prompt == train.BEFORE + text + train.BETWEEN
+    assert tokens == tokenizer(gguf.GGUFReader(weights)).encode(text).ids
