@@ -25,7 +25,7 @@ from .text import THINK_END, THINK_TAGS
 
 # Every quantifier is bounded, so that any text is searched in linear time.
 _LABELS = ("observations", "观察结果")
-_MARKS = r"[ \t\r\u3000]{0,20}(?:\d{1,3}[.)、])?[ \t>*#`_~•-]{0,12}"
+_MARKS = r"[^\S\n]{0,20}(?:\d{1,3}[.)、])?[ \t>*#`_~•-]{0,12}"
 _NUMBER = r"[ \t*_`~]{0,8}[#(\[]?\d{0,4}[)\]]?[ \t\r*_`~]{0,8}"
 _INVENTED = re.compile(rf"\n{_MARKS}(?:observations?|观察(?:结果)?){_NUMBER}(?:[:：]|(?=\n))", re.IGNORECASE)
 # A last line of one short word, or less: it may still become a label.
