@@ -132,7 +132,7 @@ def test_a_tree_of_turns_is_what_the_turns_are_one_by_one() -> None:
 
     words = tokenizer(reader)
     some = runs(1)[:3]
-    grown = train.tree(words, some, limit=100_000)
+    grown = train.tree(words, some, full=100_000)
     seen, depths = grown.seen(), grown.depths()
     texts = set()
     for place, token, _ in grown.targets:
@@ -143,7 +143,7 @@ def test_a_tree_of_turns_is_what_the_turns_are_one_by_one() -> None:
     for run in some:
         for turn in run.turns:
             assert train.BEFORE + turn.prompt + train.BETWEEN + turn.reply + train.AFTER in texts
-    assert not train.tree(words, some, limit=10).turns
+    assert train.tree(words, some, full=10).turns == len(some[0].turns)
 
 
 @pytest.mark.model

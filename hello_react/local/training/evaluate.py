@@ -2,8 +2,8 @@
 
 Asks the real server through the real agent: synthetic questions from held-out phrasings, hand-written ones
 over the shipped encyclopedia and calculator, tools that training never saw (each among two others), and
-questions that have no answer here. Compares the model as it comes, with worked examples in the prompt, and
-with the adapter.
+questions that have no answer here. Compares the model as it comes, with worked examples in the prompt, with
+the adapter, and with the adapter and the grammar of `client.py`, as it ships. `--speed` prints times instead.
 """
 
 from __future__ import annotations
@@ -15,16 +15,19 @@ import json
 import re
 import statistics
 import sys
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import requests
+
 from ...agent import ReActAgent
 from ...arguments import bind
 from ...errors import ToolError
-from ...events import Result
+from ...events import Message, Result, Step, StepStarted
 from ...llm import HelloAgentsLLM
 from ...memory import Conversation
 from ...parser import Malformed, parse
@@ -32,6 +35,7 @@ from ...prompt import Prompt
 from ...toolbox.calculator import calculate
 from ...toolbox.encyclopedia import Encyclopedia
 from ...tools import Tool, ToolExecutor
+from ..client import EmbeddedLLM
 from ..fetch import fetch_weights
 from ..prompt import trained_prompt
 from ..serve import ADAPTER, LocalServer
@@ -274,15 +278,16 @@ def rows(
         "out of reach": out_of_reach(),
     }
     weights = fetch_weights(say)
-    ways = [
-        ("as it comes", trained_prompt(), None, part),
-        ("few-shot", Prompt(lang="en", examples=FEW_SHOT), None, part),
-        ("fine-tuned", trained_prompt(), adapter, 1),
+    ways: list[tuple[str, Prompt, Path | None, type[HelloAgentsLLM], int]] = [
+        ("as it comes", trained_prompt(), None, HelloAgentsLLM, part),
+        ("few-shot", Prompt(lang="en", examples=FEW_SHOT), None, HelloAgentsLLM, part),
+        ("fine-tuned, free", trained_prompt(), adapter, HelloAgentsLLM, 1),
+        ("fine-tuned", trained_prompt(), adapter, EmbeddedLLM, 1),
     ]
-    for name, prompt, lora, every in ways:
+    for name, prompt, lora, kind, every in ways:
         if name in modes:
             with LocalServer(weights, lora) as server:
-                client = HelloAgentsLLM(
+                client = kind(
                     server.model, server.api_key, server.url, timeout=300, temperature=0, max_tokens=256
                 )
                 yield (
@@ -292,6 +297,50 @@ def rows(
                         for title, questions in sets.items()
                     },
                 )
+
+
+def speed(adapter: Path, say: Callable[[str], object]) -> Iterator[str]:
+    """Lines on how fast the model is here: its start, a step, what is read again, and the adapter's cost."""
+    weights = fetch_weights(say)
+    began = time.monotonic()
+    with LocalServer(weights, adapter) as server, LocalServer(weights) as bare:
+        yield f"both servers up, with and without adapter: {time.monotonic() - began:.1f} s"
+        client = EmbeddedLLM(server.model, server.api_key, server.url, timeout=300, max_tokens=256)
+        agent = ReActAgent(client, shipped_tools(), max_steps=STEPS, prompt=trained_prompt())
+        steps = list[Step]()
+        for question in (
+            "How much taller is Mount Everest than K2?",
+            "Who wrote Dracula?",
+            "What is 17 * 23?",
+        ):
+            steps += agent.run(question, verbose=False).steps
+        median = statistics.median(step.seconds for step in steps)
+        yield f"seconds a step, median of {len(steps)}: {median:.2f}"
+        agent = ReActAgent(client, shipped_tools(), max_steps=STEPS, prompt=trained_prompt())
+        prompts = [
+            event.messages
+            for event in agent.stream("Who is older, Isaac Newton or Galileo Galilei?")
+            if isinstance(event, StepStarted)
+        ]
+        _timings(server, [{"role": "user", "content": "Hello"}])
+        read = [_timings(server, list(messages)) for messages in prompts]
+        sizes = [one["cache_n"] + one["prompt_n"] for one in read]
+        again = sum(one["prompt_n"] for one in read[1:]) / (sizes[-1] - sizes[0])
+        yield f"prompt tokens read at steps 2 to {len(read)}, of those added: {again:.2f}"
+        costs = {
+            one: min(_timings(one, list(prompts[-1]), 64)["predicted_per_token_ms"] for _ in range(5))
+            for one in (server, bare, server, bare)
+        }
+        yield f"time of a token with adapter, of the bare model's: {costs[server] / costs[bare]:.2f}"
+
+
+def _timings(server: LocalServer, messages: Sequence[Message], tokens: int = 1) -> dict[str, float]:
+    """What the server tells of one request: tokens taken from its cache, read and written, and times."""
+    body: Any = {"messages": messages, "temperature": 0, "max_tokens": tokens, "ignore_eos": True}
+    key = {"Authorization": f"Bearer {server.api_key}"}
+    answer = requests.post(f"{server.url}/chat/completions", json=body, headers=key, timeout=300)
+    timings: dict[str, float] = answer.json()["timings"]
+    return timings
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -305,10 +354,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "--part", type=int, default=5, help="ask every Nth question of the model without adapter (default: 5)"
     )
-    parser.add_argument("--only", nargs="+", default=["as it comes", "few-shot", "fine-tuned"], metavar="WAY")
+    ways = ["as it comes", "few-shot", "fine-tuned, free", "fine-tuned"]
+    parser.add_argument(
+        "--only", nargs="+", choices=ways, default=ways, metavar="WAY", help=f"of: {'; '.join(ways)}"
+    )
+    parser.add_argument("--speed", action="store_true", help="measure times instead of answers")
     parser.add_argument("--verbose", action="store_true", help="show each wrong answer")
     options = parser.parse_args(arguments)
     say = (lambda text: sys.stderr.write(f"{text}\n")) if options.verbose else (lambda text: None)
+    if options.speed:
+        for line in speed(options.adapter, say):
+            _line(line)
+        return
     titles = "synthetic | real | unseen tools | out of reach | malformed steps | repeating | s per step"
     _line(f"| SmolLM2-135M-Instruct | {titles} |\n|---|---|---|---|---|---|---|---|")
     for name, scores in rows(options.part, say, options.adapter, options.only):

@@ -7,6 +7,7 @@ the plan.
 from __future__ import annotations
 
 import inspect
+import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -154,7 +155,7 @@ def random_kit(world: World) -> Kit:
     """A random set of tools."""
     rng = world.rng
     tools: list[Tool] = []
-    style = rng.choices(["encyclopedia", "web", "pages", "none"], [58, 12, 12, 18])[0]
+    style = rng.choices(["encyclopedia", "web", "pages", "none"], [54, 11, 11, 24])[0]
     plain = rng.random() < 0.7
     found, lookup, calculator = "", "", ""
     if style != "none":
@@ -197,9 +198,11 @@ def custom_tool(world: World) -> tuple[Tool, Maker, Stub]:
     """A tool from the tables, or made of a thing and a quality, or a shipped one; its results are made up."""
     rng, words = world.rng, world.words
     kind = rng.random()
-    if kind < 0.12:
+    if kind < 0.1:
         return _shipped_tool(world)
-    if kind < 0.5:
+    if kind < 0.2:
+        return _setting_tool(world)
+    if kind < 0.55:
         names, texts, parameters, asked, given, results, answer = (
             part.strip() for part in rng.choice(phrases.TOOLS)
         )
@@ -277,6 +280,50 @@ def custom_tool(world: World) -> tuple[Tool, Maker, Stub]:
         )
 
     return Tool(name, text, stub.function, timeout=None), make_quality, stub
+
+
+def _setting_tool(world: World) -> tuple[Tool, Maker, Stub]:
+    """A tool with two or three arguments, which changes a quality of a thing or compares two of them."""
+    rng = world.rng
+    thing, quality = rng.choice(phrases.THINGS), rng.choice(phrases.QUALITIES)
+    spoken, spoken_thing = quality.replace("-", " "), thing.replace("-", " ")
+    word = quality.replace("-", "_")
+    first = rng.choice([thing.replace("-", "_"), "name", "item", "id"])
+    verb = rng.choice(["set", "change", "update", "write"])
+    second = word if rng.random() < 0.6 and word != "class" else rng.choice(["value", "new_value", "to"])
+    number = rng.random() < 0.4
+    stub = Stub(f"{first}:str,{second}:{'int' if number else 'str'}")
+    camel = word.title().replace("_", "")
+    tool = Tool(
+        rng.choice([f"{verb}_{word}", f"{verb.title()}{camel}", f"{thing.replace('-', '_')}_{verb}_{word}"]),
+        rng.choice(
+            [f"{verb.title()}s the {spoken} of a {spoken_thing}.", f"Gives a {spoken_thing} a new {spoken}."]
+        ),
+        stub.function,
+        timeout=None,
+    )
+
+    def make() -> tuple[str, str, str, str]:
+        slots = world.words.slots()
+        key = rng.choice([slots["made"], slots["id"], slots["name"], slots["word"].title()])
+        value = (
+            slots["n"]
+            if number
+            else rng.choice([slots["name"], slots["city"], slots["colour"], slots["made"]])
+        )
+        asked = rng.choice(
+            [
+                f"{verb.title()} the {spoken} of {spoken_thing} {key} to {value}.",
+                f"The {spoken} of {spoken_thing} {key} must be {value}. Please {verb} it.",
+                f"{spoken_thing} {key}: {verb} {spoken} to {value}",
+                f"Please {verb} {spoken_thing} {key}'s {spoken} to {value}.",
+            ]
+        )
+        given = json.dumps({first: key, second: int(value) if number else value}, ensure_ascii=False)
+        result = rng.choice(["done", "saved", f"{spoken} is now {value}", "ok"])
+        return asked, given, result, f"The {spoken} of {spoken_thing} {key} is now {value}."
+
+    return tool, make, stub
 
 
 def _shipped_tool(world: World) -> tuple[Tool, Maker, Stub]:

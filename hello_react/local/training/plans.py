@@ -89,6 +89,7 @@ class Script:
         self.replay: list[tuple[str, str, str]] = []
         self._letters: Callable[[str], str] = str
         self._names: tuple[str, ...] = ()
+        self._asked_first = ""
 
     def _turn(self, thought: str, action: str) -> str:
         reply = f"Thought: {thought}\nAction: {action}"
@@ -158,21 +159,43 @@ class Script:
             question = polite + question
         elif style < 0.1:
             question += rng.choice(phrases.POLITE_AFTER)
-        elif style < 0.15:
+        elif style < 0.19:
             question = _mistyped(question, names, rng)
-        elif style < 0.18 and not question.startswith(names):
+        elif style < 0.23 and not question.startswith(names):
             question = question[:1].lower() + question[1:].rstrip("?.")
-        elif style < 0.2:
+        elif style < 0.25:
             question = question.rstrip("?") + "??"
-        elif style < 0.28 and self.kind not in _CASE_MATTERS:
+        elif style < 0.33 and self.kind not in _CASE_MATTERS:
             self._letters = rng.choice([str.lower, str.lower, str.lower, str.upper])
             self._names = tuple(name.removeprefix("the ") for name in names)
             question = self._letters(question)
         self.question = question
 
+    def some_fact(self) -> tuple[Subject, str]:
+        """A subject and one of its facts; half of the time the fact is chosen first, so that none is rare."""
+        if self.rng.random() < 0.5:
+            attribute = self.rng.choice(sorted(set(phrases.ATTRIBUTES) - self._vague))
+            return self.world.subject(attribute), attribute
+        subject = self.world.subject()
+        facts = sorted(subject.facts.keys() - self._vague)
+        if not facts:
+            raise Unsuited
+        return subject, self.rng.choice(facts)
+
+    @property
+    def _vague(self) -> set[str]:
+        """Facts that are right in several wordings: learnt, but not asked where only one counts."""
+        return {"what", "place"} if self.world.held_out else set()
+
+    def wanted(self, value: str) -> str:
+        """As much of a date as the question asks for."""
+        only_year = re.search(r"\b(?:year|YEAR)\b", self._asked_first) and re.search(r" \d{4}$", value)
+        return value[-4:] if only_year else value
+
     def phrase(self, attribute: str, name: str) -> str:
         asked = self.rng.choice(chosen(phrases.ATTRIBUTES[attribute].asked, self.world.held_out))
         text = asked.replace("{x}", name)
+        self._asked_first = self._asked_first or asked
         return text[:1].upper() + text[1:] if asked[0] in "{W" else text
 
     # --- steps that several plans share
@@ -259,17 +282,17 @@ def _mistyped(question: str, names: tuple[str, ...], rng: random.Random) -> str:
                 word[:at] + word[at + 1 :],
                 word[:at] + word[at + 1] + word[at] + word[at + 2 :],
                 word[:at] + word[at] + word[at:],
+                word[:at] + rng.choice("aeiourstnl") + word[at + 1 :],
             ]
         )
     return " ".join(words)
 
 
 def _fact(script: Script) -> None:
-    subject = script.world.subject()
-    attribute = script.rng.choice(sorted(subject.facts))
+    subject, attribute = script.some_fact()
     script.ask(script.phrase(attribute, subject.name), subject.name)
     value = script.read(subject, attribute)
-    script.finish(f"{script.says(subject, attribute)}.", value)
+    script.finish(f"{script.says(subject, attribute)}.", script.wanted(value))
 
 
 _SUPERLATIVE = (
@@ -307,7 +330,8 @@ def _described(script: Script) -> None:
         raise Unsuited
     plain = subject.name.removeprefix("the ")
     if attribute:
-        script.finish(f"It is {subject.name}. {script.says(subject, attribute)}.", subject.facts[attribute])
+        value = script.wanted(subject.facts[attribute])
+        script.finish(f"It is {subject.name}. {script.says(subject, attribute)}.", value)
     else:
         script.finish(f"It is {subject.name}.", plain)
 
@@ -463,6 +487,7 @@ def _difference(script: Script) -> None:
         f"What is the difference between the {noun} of {x} and the {noun} of {y}?",
         f"By how much does the {noun} of {x} differ from that of {y}?",
         f"difference in {noun} between {x} and {y}",
+        f"Compare the {noun} of {x} with that of {y}: what is the difference?",
     ]
     if more:
         asked += [
@@ -470,6 +495,8 @@ def _difference(script: Script) -> None:
             f"How much {more} than {y} is {x}?",
             f"By how much is {x} {more} than {y}?",
             f"How many {'metres' if attribute in ('height', 'depth') else 'km'} {more} is {x} than {y}?",
+            f"{x} and {y}: how much {more} is the first than the second?",
+            f"I want to know how much {more} {x} is than {y}.",
         ] * 2
         if script.world.held_out:
             asked = [f"Tell me how much {more} {x} is than {y}.", f"{x} is {more} than {y} by how much?"]
@@ -487,7 +514,7 @@ def _difference(script: Script) -> None:
 
 
 def _which(script: Script) -> None:
-    """Which of two is higher, longer, ...: the sign of the difference tells."""
+    """Which of two is higher, longer, ...: the larger (or smaller) number tells."""
     counted = (*(one for one in _SUPERLATIVES if one != "born"), "population", "height", "length")
     first, second, attribute = _pair(script, counted)
     x, y, rng = first.name, second.name, script.rng
@@ -498,6 +525,9 @@ def _which(script: Script) -> None:
             f"Which has {word} inhabitants, {x} or {y}?",
             f"Do more people live in {x} or in {y}?" if more else f"Which has fewer people, {x} or {y}?",
             f"Which one has the {'larger' if more else 'smaller'} population: {x} or {y}?",
+            f"Which {_kind(first)} has {word} people, {x} or {y}?",
+            f"Where do {word} people live, in {x} or in {y}?",
+            f"Compare {x} and {y}: where do {word} people live?",
         ]
     else:
         more = rng.random() < 0.7
@@ -508,25 +538,50 @@ def _which(script: Script) -> None:
             f"Which one is {word}: {x} or {y}?",
             f"What is {word}, {x} or {y}?",
             f"{x} or {y}, which is {word}?",
+            f"Between {x} and {y}, which is the {word} one?",
+            f"Compare {x} and {y}: which is {word}?",
+            f"which is {word} {x} or {y}",
+            f"I wonder which is {word}, {x} or {y}.",
+            f"Which {_kind(first)} is {word}, {x} or {y}?",
+            f"{x} vs {y}: which one is {word}?",
+            f"Name the {word} one: {x} or {y}.",
         ]
         if script.world.held_out:
             asked = [f"Of {x} and {y}, which is {word}?", f"Tell me which is {word}: {x} or {y}."]
     script.ask(rng.choice(asked), x, y)
     left, right = _both(script, first, second, attribute)
-    expression, _, _ = _expression(left, right)
-    result = script.calculate(f"{left} and {right}: I compare them.", expression)
-    if result == "0":
+    wanted = _compare(script, (first, second), (left, right), more)
+    script.finish(f"{wanted[0]} is {wanted[1].name}.", wanted[1].name.removeprefix("the "))
+
+
+def _kind(subject: Subject) -> str:
+    """What a question calls subjects of this kind."""
+    return {"space": "planet", "language": "programming language"}.get(subject.kind, subject.kind)
+
+
+def _compare(
+    script: Script, subjects: tuple[Subject, Subject], values: tuple[str, str], larger: bool
+) -> tuple[str, Subject]:
+    """Let the calculator find the larger (or smaller) of two values; gives it and whose it is."""
+    parts = [_number(value) for value in values]
+    if parts[0][2] != parts[1][2]:
         raise Unsuited
-    sign = "negative" if result.startswith("-") else "positive"
-    larger, smaller = (second, first) if sign == "negative" else (first, second)
-    wanted = larger if more else smaller
-    plain = wanted.name.removeprefix("the ")
-    script.finish(
-        f"The difference is {sign}, so {wanted.name} is it."
-        if attribute != "population"
-        else f"The difference is {sign}, so {wanted.name} has {word}.",
-        plain,
+    same = parts[0][1] == parts[1][1]
+    numbers = [number if same else f"{number}{_FACTORS[factor]}" for number, factor, _ in parts]
+    said = [
+        value if not same or factor else number
+        for value, (number, factor, _) in zip(values, parts, strict=True)
+    ]
+    pairs = [f"{one} is {subject.name}" for one, subject in zip(said, subjects, strict=True)]
+    script.calculate(
+        f"{pairs[0]}, {pairs[1]}. I need the {'larger' if larger else 'smaller'} one.",
+        f"{'max' if larger else 'min'}({numbers[0]}, {numbers[1]})",
     )
+    sizes = [float(number) * {"": 1, "million": 1e6, "billion": 1e9}[factor] for number, factor, _ in parts]
+    if sizes[0] == sizes[1]:
+        raise Unsuited
+    place = (sizes[1] > sizes[0]) == larger
+    return said[place], subjects[place]
 
 
 def _year(date: str) -> str:
@@ -550,9 +605,18 @@ def _older(script: Script) -> None:
             f"Who was born first, {x} or {y}?",
             f"Was {x} or {y} born earlier?",
             f"Who was born earlier, {x} or {y}?",
+            f"Between {x} and {y}, who is the older one?",
+            f"{x} or {y}: who came into the world first?",
+            f"who is older {x} or {y}",
+            f"Name the older one: {x} or {y}.",
         ]
         if earlier
-        else [f"Who is younger, {x} or {y}?", f"Who was born later, {x} or {y}?"]
+        else [
+            f"Who is younger, {x} or {y}?",
+            f"Who was born later, {x} or {y}?",
+            f"Between {x} and {y}, who is the younger one?",
+            f"Was {x} or {y} born later?",
+        ]
     )
     if script.world.held_out:
         asked = [
@@ -561,15 +625,8 @@ def _older(script: Script) -> None:
         ]
     script.ask(rng.choice(asked), x, y)
     left, right = _both(script, first, second, "born")
-    result = script.calculate(
-        f"Born in {_year(left)} and {_year(right)}: I compare the years.", f"{_year(left)} - {_year(right)}"
-    )
-    sign = "negative" if result.startswith("-") else "positive"
-    first_born, later = (first, second) if sign == "negative" else (second, first)
-    script.finish(
-        f"The difference is {sign}, so {first_born.name} was born first.",
-        (first_born if earlier else later).name,
-    )
+    _, wanted = _compare(script, (first, second), (_year(left), _year(right)), not earlier)
+    script.finish(f"{_year(wanted.facts['born'])} is {wanted.name}.", wanted.name)
 
 
 def _age(script: Script) -> None:
@@ -585,6 +642,12 @@ def _age(script: Script) -> None:
         f"How old did {x} get?",
         f"How old was {x} at death?",
         f"What age did {x} reach?",
+        f"how old was {x} when he died",
+        f"How old did {x} become?",
+        f"{x} died at what age?",
+        f"How many years did {x} live?",
+        f"age of {x} at death",
+        f"What was {x}'s age at the time of death?",
     ]
     if script.world.held_out:
         asked = [f"To what age did {x} live?", f"Tell me how old {x} was when death came."]
@@ -614,6 +677,8 @@ def _span(script: Script) -> None:
             f"How many years after {x} was {verb} was the year {later}?",
             f"How many years lie between the year {x} was {verb} and {later}?",
             f"How many years before {later} was {x} {verb}?",
+            f"{x} was {verb} how many years before {later}?",
+            f"How long before {later} was {x} {verb}, in years?",
         ]
         if attribute == "born":
             asked += [f"How old was {x} in {later}?", f"What age did {x} turn in {later}?"] * 2
@@ -631,12 +696,18 @@ def _span(script: Script) -> None:
             f"How many years lie between the births of {x} and {y}?",
             f"How many years apart were {x} and {y} born?",
             f"How many years older is {x} than {y}?",
+            f"How many years younger is {x} than {y}?",
+            f"What is the difference in age between {x} and {y}?",
+            f"By how many years is {x} older than {y}?",
         ]
     else:
+        beginning = "publication" if attribute == "year" else "beginning"
         asked = [
             f"How many years lie between {x} and {y}?",
             f"How many years apart did {x} and {y} come out?",
             f"How many years passed between {x} and {y}?",
+            f"How many years passed between the {beginning} of {x} and {y}?",
+            f"How many years apart are {x} and {y}?",
         ]
     script.ask(rng.choice(asked), x, y)
     left, right = _both(script, first, second, attribute)
@@ -682,7 +753,7 @@ def _two_hops(script: Script) -> None:
     value = script.read(
         second, attribute, f"{script.says(first, link)}. Now I need the {noun} of {second.name}."
     )
-    script.finish(f"{script.says(second, attribute)}.", value)
+    script.finish(f"{script.says(second, attribute)}.", script.wanted(value))
 
 
 def _with_factor(script: Script) -> None:
@@ -701,6 +772,11 @@ def _with_factor(script: Script) -> None:
             (f"Add {n} to the {noun} of {x}.", "{v} + " + str(n)),
             (f"What is the {noun} of {x} plus {n}?", "{v} + " + str(n)),
             (f"What is the {noun} of {x} minus {n}?", "{v} - " + str(n)),
+            (f"Take the {noun} of {x} and multiply it by {n}.", "{v} * " + str(n)),
+            (f"What do you get if you double the {noun} of {x}?", "{v} * 2"),
+            (f"Divide the {noun} of {x} by {n}.", "{v} / " + str(n)),
+            (f"What is a third of the {noun} of {x}?", "{v} / 3"),
+            (f"What is {n}% of the {noun} of {x}?", str(n) + "% of {v}"),
         ]
     )
     script.ask(asked, x)
@@ -731,11 +807,15 @@ def _yes_no(script: Script) -> None:
             "diameter": ("wider", "wide"),
             "depth": ("deeper", "deep"),
         }[attribute]
+        noun = phrases.ATTRIBUTES[attribute].noun
         script.ask(
             rng.choice(
                 [
                     f"Is {subject.name} {word} than {limit} {unit}?",
                     f"Is {subject.name} more than {limit} {unit} {plain}?",
+                    f"Is {subject.name} over {limit} {unit} {plain}?",
+                    f"Does {subject.name} have a {noun} of more than {limit} {unit}?",
+                    f"Is the {noun} of {subject.name} above {limit} {unit}?",
                 ]
             ),
             subject.name,
@@ -784,27 +864,40 @@ def _yes_no(script: Script) -> None:
 
 def _two_intents(script: Script) -> None:
     rng = script.rng
-    first = script.world.subject()
-    attribute = rng.choice(sorted(first.facts))
+    first, attribute = script.some_fact()
     asked = script.phrase(attribute, first.name).rstrip("?.")
     if rng.random() < 0.5:
         a, b, sign = script.words.whole(2, 999), script.words.whole(2, 999), rng.choice("+-*")
-        joint = rng.choice([", and what is", "? And what is", " and how much is", "? Also calculate"])
+        joint = rng.choice(
+            [
+                ", and what is",
+                "? And what is",
+                " and how much is",
+                "? Also calculate",
+                "? Then calculate",
+                " + what is",
+            ]
+        )
         script.ask(f"{asked}{joint} {a} {sign} {b}?", first.name)
-        value = script.read(first, attribute)
+        value = script.wanted(script.read(first, attribute))
         result = script.calculate(
             f"{script.says(first, attribute)}. Now I calculate {a} {sign} {b}.", f"{a} {sign} {b}"
         )
         script.finish(f"I have both: {value} and {result}.", f"{value} and {result}")
         return
     if rng.random() < 0.5 and len(first.facts) > 1:
-        other = rng.choice([one for one in sorted(first.facts) if one != attribute])
+        others = sorted(first.facts.keys() - script._vague - {attribute})
+        if not others:
+            raise Unsuited
+        other = rng.choice(others)
         nouns = [phrases.ATTRIBUTES[one].noun for one in (attribute, other)]
         script.ask(
             rng.choice(
                 [
                     f"What are the {nouns[0]} and the {nouns[1]} of {first.name}?",
                     f"Tell me the {nouns[0]} and the {nouns[1]} of {first.name}.",
+                    f"{first.name}: {nouns[0]} and {nouns[1]}?",
+                    f"I need both the {nouns[0]} and the {nouns[1]} of {first.name}.",
                 ]
             ),
             first.name,
@@ -817,10 +910,10 @@ def _two_intents(script: Script) -> None:
             f"{value} and {first.facts[other]}",
         )
         return
-    second = script.world.subject()
-    other = rng.choice(sorted(second.facts))
+    second, other = script.some_fact()
     if second.name == first.name:
         raise Unsuited
+    script._asked_first = "-"  # two facts are told in full
     script.ask(
         f"{asked}{rng.choice([', and ', ' and ', '? And ', '? Also, '])}{script.phrase(other, second.name)}",
         first.name,
@@ -873,8 +966,7 @@ def _unknown(script: Script) -> None:
             raise Unsuited
         script.finish(f"There is no article on {name}.", NOT_FOUND)
         return
-    subject = script.world.subject()
-    attribute = rng.choice(sorted(subject.facts))
+    subject, attribute = script.some_fact()
     plain = subject.name.removeprefix("the ")
     if len(plain) < 4:
         raise Unsuited
@@ -893,7 +985,7 @@ def _unknown(script: Script) -> None:
     if "could not find" not in seen or subject.title not in seen or wrong == plain:
         raise Unsuited
     value = script.read(subject, attribute, f"{subject.title} must be meant.")
-    script.finish(f"{script.says(subject, attribute)}.", value)
+    script.finish(f"{script.says(subject, attribute)}.", script.wanted(value))
 
 
 def _out_of_reach(script: Script) -> None:
@@ -950,7 +1042,8 @@ def _follow_up(script: Script) -> None:
     first, second, attribute = _pair(
         script, ("height", "length", "capital", "population", "born", "author", "symbol", "released")
     )
-    script.conversation = ((script.phrase(attribute, first.name), first.facts[attribute]),)
+    asked = script.phrase(attribute, first.name)
+    script.conversation = ((asked, script.wanted(first.facts[attribute])),)
     script.ask(
         script.rng.choice(
             [
@@ -958,12 +1051,14 @@ def _follow_up(script: Script) -> None:
                 f"What about {second.name}?",
                 f"And what about {second.name}?",
                 f"and {second.name}",
+                f"The same for {second.name}?",
+                f"And of {second.name}?",
             ]
         ),
         second.name,
     )
     value = script.read(second, attribute)
-    script.finish(f"{script.says(second, attribute)}.", value)
+    script.finish(f"{script.says(second, attribute)}.", script.wanted(value))
 
 
 def _failing(script: Script) -> None:
@@ -1039,18 +1134,18 @@ def _after_a_slip(script: Script) -> None:
 
 
 PLANS: dict[str, tuple[Callable[[Script], None], float]] = {
-    "fact": (_fact, 30),
-    "sum": (_sum, 10),
-    "tool": (_tool, 12),
+    "fact": (_fact, 34),
+    "sum": (_sum, 11),
+    "tool": (_tool, 14),
     "difference": (_difference, 13),
     "which": (_which, 13),
-    "older": (_older, 7),
+    "older": (_older, 8),
     "age": (_age, 9),
     "span": (_span, 7),
     "two hops": (_two_hops, 17),
     "with factor": (_with_factor, 6),
     "yes or no": (_yes_no, 7),
-    "two intents": (_two_intents, 7),
+    "two intents": (_two_intents, 9),
     "described": (_described, 9),
     "missing": (_missing, 5),
     "unknown": (_unknown, 5),

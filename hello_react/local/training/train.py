@@ -42,8 +42,10 @@ AFTER = "<|im_end|>"
 RATE, WARM_UP, CLIP = 1.5e-3, 30, 1.0
 SCALE = 100.0
 """Losses are summed over tokens; for the backward pass in 16 bits they are divided by this."""
-TOKENS = 900
-"""Tokens of a tree at most; the first run that does not fit ends it."""
+TOKENS = 640
+"""A tree with so many tokens is full: the run that fills it is its last one."""
+MOST = 1400
+"""Tokens of a tree at most: a run that would make it larger is left out."""
 
 
 @dataclass
@@ -71,8 +73,8 @@ class Tree:
         return torch.tensor(depths)
 
 
-def tree(tokenizer: Tokenizer, runs: Sequence[Run], limit: int = TOKENS) -> Tree:
-    """The tree of as many of the runs as fit; empty if the first one does not."""
+def tree(tokenizer: Tokenizer, runs: Sequence[Run], full: int = TOKENS) -> Tree:
+    """The tree of runs, until it is full."""
     grown, children = Tree([], [], []), dict[tuple[int, int], int]()
 
     def add(parent: int, token: int) -> int:
@@ -92,20 +94,18 @@ def tree(tokenizer: Tokenizer, runs: Sequence[Run], limit: int = TOKENS) -> Tree
         grown.turns += 1
 
     for run in runs:
-        before = len(grown.tokens), len(grown.targets), grown.turns
-        for turn in run.turns:
-            lay(turn)
-        if len(grown.tokens) > limit:  # take this run back
-            tokens, targets, grown.turns = before
-            del grown.tokens[tokens:], grown.parents[tokens:], grown.targets[targets:]
+        if len(grown.tokens) >= full:
             break
+        if sum(len(turn.prompt) for turn in run.turns[-1:]) < 4 * (MOST - len(grown.tokens)):
+            for turn in run.turns:
+                lay(turn)
     return grown
 
 
-def trees(tokenizer: Tokenizer, source: Iterator[Group], limit: int = TOKENS) -> Iterator[Tree]:
-    """Groups of turns as trees of at most `limit` tokens, so that a shared prompt is read once."""
+def trees(tokenizer: Tokenizer, source: Iterator[Group], full: int = TOKENS) -> Iterator[Tree]:
+    """Groups of runs as trees, so that a shared prompt is read once."""
     for group in source:
-        grown = tree(tokenizer, group.runs, limit)
+        grown = tree(tokenizer, group.runs, full)
         if grown.turns:
             yield grown
 
@@ -239,7 +239,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "folder", type=Path, help="for the checkpoint and the log; an old checkpoint there is gone on with"
     )
-    parser.add_argument("--steps", type=int, default=700)
+    parser.add_argument("--steps", type=int, default=1000)
     parser.add_argument("--workers", type=int, default=2, help="processes, one a core")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args(arguments)

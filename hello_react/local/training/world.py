@@ -132,6 +132,10 @@ def _real_subjects(rng: random.Random) -> list[Subject]:
     return subjects
 
 
+_CONSONANTS = re.findall(r"\w+", "b c d f g h j k l m n p r s t v w z ch sh th br tr kl st sk gr qu ph ll ss")
+_VOWELS = [*"aeiouaeioäöüéøáã", "ie", "ou", "ea"]
+
+
 class Words:
     """Random names, numbers and dates."""
 
@@ -139,7 +143,12 @@ class Words:
         self.rng = rng
 
     def made(self) -> str:
-        return "".join(self.rng.choices(phrases.SYLLABLES, k=self.rng.choice((2, 2, 3, 3, 4)))).capitalize()
+        rng = self.rng
+        if rng.random() < 0.35:  # letter by letter, so that nothing but copying helps
+            pairs = rng.choice((2, 2, 3, 3, 4))
+            letters = [rng.choice(_CONSONANTS) + rng.choice(_VOWELS) for _ in range(pairs)]
+            return ("".join(letters) + rng.choice(("", "", "n", "s", "rt", "ck", "x", "y"))).capitalize()
+        return "".join(rng.choices(phrases.SYLLABLES, k=rng.choice((2, 2, 3, 3, 4)))).capitalize()
 
     def name(self) -> str:
         first = self.rng.choice(phrases.FIRST) if self.rng.random() < 0.7 else self.made()
