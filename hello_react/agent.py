@@ -133,7 +133,8 @@ class ReActAgent:
             from .console import Printer
 
             on_event = Printer()
-        return drain(self.stream(question, conversation=conversation), on_event or (lambda event: None))
+        listeners = [] if on_event is None else [on_event]
+        return drain(self.stream(question, conversation=conversation), *listeners)
 
     def stream(self, question: str, *, conversation: Any = None) -> Generator[Event, None, None]:
         """The run as a generator of events; the last one is always `RunEnded`."""
@@ -144,7 +145,7 @@ class ReActAgent:
         """`run` for asynchronous code: the same loop in a worker thread; silent without `on_event`."""
         result: Result | None = None
         async for event in self.astream(question, conversation=conversation):
-            if on_event:
+            if on_event is not None:
                 on_event(event)
             if isinstance(event, RunEnded):
                 result = event.result

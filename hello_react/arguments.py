@@ -1,4 +1,4 @@
-"""From the text between the brackets to a function's arguments, by the function's own signature.
+"""From the text between the brackets to a function's arguments, by its own signature (chapters 02 and 08).
 
 One parameter takes the text as it stands; several take a JSON object (`{"a": 1, "b": 2}`), keywords (`a=1,
 b=2`) or values in order (`1, 2`); none takes empty text. A native tool call brings an object already. Types

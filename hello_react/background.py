@@ -1,4 +1,4 @@
-"""Work in threads: a call with a time limit, and the async face of the one loop.
+"""Work in threads: a call with a time limit, and the async face of the one loop (chapter 06).
 
     >>> import asyncio
     >>> async def main():

@@ -1,4 +1,4 @@
-"""The chat: one conversation, until exit, quit, 退出 or the end of input (chapter 09).
+"""The chat: one conversation, until exit, quit, 退出 or the end of input (chapter 06).
 
 A line is a question, or a command such as /help. Ctrl-C or a failure of the model ends an answer, not the
 chat.

@@ -1,4 +1,4 @@
-"""The command line: a question, a pipe or a chat; options for the model, the tools and what is shown.
+"""The command line: a question, a pipe or a chat; options for model, tools and what is shown (chapter 06).
 
     python -m hello_react "How much taller is Mount Everest than K2?"
 

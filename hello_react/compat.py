@@ -1,4 +1,4 @@
-"""The names of a public tutorial, as thin adapters over this package (the workflow chapter uses them).
+"""The names of a public tutorial, as thin adapters over this package (chapter 09 uses them).
 
 The tutorial builds a ReAct agent as a workflow class of four steps. That class runs here when it imports the
 engine from `hello_react.workflow` and all else from here. The prompt is ours and so is the reading of replies

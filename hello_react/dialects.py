@@ -1,4 +1,4 @@
-"""One call as models write it, also those trained on formats that are not `Tool[input]`.
+"""One call as models write it, also those trained on formats that are not `Tool[input]` (chapter 04).
 
     Two lines   `Action: Search`, and below it `Action Input: Oslo`
     Function    `Search("Oslo")`, `Search(query="Oslo")`, `Search {"query": "Oslo"}`

@@ -1,4 +1,4 @@
-"""Every exception this package raises on purpose, in one tree (chapter 01 meets the first of them).
+"""Every exception this package raises on purpose, in one tree (chapter 05; 01 meets the first of them).
 
     HelloReactError
     ├── SettingsError            a missing or unusable setting: key, model, URL, .env file
@@ -6,7 +6,7 @@
     ├── ToolError                a tool that can't be registered; a tool may raise it to speak to the model
     ├── TraceError               a trace file that can't be read or replayed
     ├── MemoryFileError          a saved conversation that can't be read or written (in `memory`)
-    ├── WorkflowError            all that goes wrong in a workflow (its tree: `workflow_state`)
+    ├── WorkflowError            all that goes wrong in a workflow (its tree: `workflow_parts`)
     └── ModelError               the model's service failed; carries the partial `result` of the run
         ├── ModelConnectionError     no server there, or the connection broke
         ├── ModelTimeoutError        no answer, or a stream that stalled, within the time limit

@@ -1,4 +1,4 @@
-"""What a run says while it runs, and what is left of it at the end.
+"""What a run says while it runs, and what is left of it at the end (chapter 05).
 
 `ReActAgent.stream` yields these in order; the printer, the trace and the notebook view only listen:
 
@@ -117,7 +117,7 @@ class Observation:
     ok: bool = True
     tool: str = ""
     error: str = ""
-    seconds: float = 0.0
+    seconds: float = field(default=0.0, compare=False)
     value: Any = field(default=None, compare=False, repr=False)
 
     def __str__(self) -> str:
@@ -186,7 +186,7 @@ class Step:
     calls: tuple[Action, ...]
     observations: tuple[Observation, ...]
     reply: Reply
-    seconds: float
+    seconds: float = field(compare=False)
 
     @property
     def usage(self) -> Usage:
@@ -205,7 +205,7 @@ class Result:
         reason: the status in one sentence for a person.
         steps: what happened, step by step.
         usage: tokens of all steps; unknown (None) as soon as one step is.
-        seconds: wall time of the run.
+        seconds: wall time of the run; two runs that differ in nothing else are equal.
         last_text: the model's last reply as it came; the only trace of an answer that never kept to the
             format.
     """
@@ -215,7 +215,7 @@ class Result:
     status: Status
     reason: str
     steps: tuple[Step, ...] = field(default=(), repr=False)
-    seconds: float = field(default=0.0, repr=False)
+    seconds: float = field(default=0.0, repr=False, compare=False)
     usage: Usage = field(default=Usage(), repr=False)
     last_text: str = field(default="", repr=False)
 
@@ -229,6 +229,11 @@ class Result:
 
     def __str__(self) -> str:
         return self.answer if self.answer is not None else f"[{self.reason}]"
+
+    def _repr_markdown_(self) -> str:
+        from .display import summary
+
+        return summary(self)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What a loop is guarded by: time, repeats, a growing history, a server that cuts the prompt (chapter 05).
+"""What a loop is guarded by: time, repeats, a growing history, a prompt that is cut (chapters 03 and 05).
 
     >>> guard = Repeats()
     >>> [guard.seen("Search", "Oslo", "nothing found") for _ in range(3)]

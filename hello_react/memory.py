@@ -1,4 +1,4 @@
-"""Conversation: what was asked and answered before, for the next question (chapter 09).
+"""Conversation: what was asked and answered before, for the next question (chapter 07).
 
 The whole conversation is kept; the model reads a window of it: the newest turns, at most `max_turns` of them
 and about `max_tokens`. A tool call and its results stand in the window together or not at all.

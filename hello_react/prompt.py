@@ -164,7 +164,7 @@ def render_step(step: Step) -> str:
 
 def quote_labels(text: str) -> str:
     """`text` with a bar before every line that starts like a label of the format."""
-    return _quote(text, {"thought", "action", "input", "answer", "observation"})
+    return _quote(text, {"thought", "action", "input", "answer", "observation", "question"})
 
 
 def _quote(text: str, kinds: set[str]) -> str:

@@ -1,4 +1,4 @@
-"""ReActWorkflow: the agent as steps on the engine of `workflow.py` (the workflow chapter).
+"""ReActWorkflow: the agent as steps on the engine of `workflow.py` (chapter 09).
 
 Four steps: one takes the question, one prepares the model's input, one asks the model and shows its text as
 it comes, one runs the tools. What they do are the pieces of the agent's own loop, of `ReActAgent` or of

@@ -1,4 +1,4 @@
-"""One chat service: a request goes out, its answer comes back, and what its errors mean.
+"""One chat service: a request goes out, its answer comes back, and what its errors mean (chapter 01).
 
 `Service.ask` sends one request to a server that speaks the OpenAI chat protocol and yields the answer's
 `Token`s and last its `Reply`. Whatever goes wrong is one of three: a typed error of `errors.py`, `Again` (the

@@ -1,4 +1,4 @@
-"""Settings from the environment and a `.env` file, and where each of them came from.
+"""Settings from the environment and a `.env` file, and where each of them came from (chapter 01).
 
 The environment beats the file; a blank value counts as not set, in both. One file is read: the nearest
 `.env` from the working folder up to the first folder that holds `.git` or `pyproject.toml` (where no folder

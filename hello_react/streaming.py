@@ -1,4 +1,4 @@
-"""From the bytes that a server sends to one `Reply`, piece by piece and whatever the pieces are.
+"""From the bytes that a server sends to one `Reply`, piece by piece and whatever they are (chapter 01).
 
 `Events` parts bytes into events, `ChunkReading` folds their JSON into text, thinking, tool calls and usage.
 `TextReading`, its base, serves clients that have no server: it parts a leading <think> block from the visible

@@ -1,4 +1,4 @@
-"""Small helpers for text from outside: made safe, made short, counted.
+"""Small helpers for text from outside: made safe, made short, counted (chapter 04 counts brackets).
 
     >>> printable("done\\x1b[2J")
     'done\\\\x1b[2J'

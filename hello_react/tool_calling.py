@@ -1,4 +1,4 @@
-"""ToolCallingAgent: the loop of `agent.py` over native tool calls, several of them at a time.
+"""ToolCallingAgent: the loop of `agent.py` over native tool calls, several at a time (chapter 08).
 
 The server gets the tools as JSON schemas and sends calls apart from the text; each result goes back under its
 call's id, and a reply without calls is the answer. Overridden are the messages, the reading of a reply and

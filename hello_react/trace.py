@@ -232,10 +232,10 @@ def _encoded(line: dict[str, Any]) -> bytes:
 def plain(value: Any, clean: Callable[[str], str]) -> Any:
     """`value` as JSON has it, each text made clean; of a dataclass all fields but defaults.
 
-    `Observation.value`, which may be anything, is left out: it takes no part in comparisons.
+    `Observation.value` is left out: it may be anything.
     """
     if is_dataclass(value):
-        told = {field: getattr(value, field.name) for field in fields(value) if field.compare}
+        told = {field: getattr(value, field.name) for field in fields(value) if field.name != "value"}
         return {field.name: plain(item, clean) for field, item in told.items() if item != field.default}
     if isinstance(value, dict):
         return {clean(str(name)): plain(item, clean) for name, item in value.items()}

@@ -1,8 +1,8 @@
-"""A small event-driven engine (the workflow chapter): steps take events and return events, until a stop.
+"""A small event-driven engine (chapter 09): steps take events and return events, until a stop.
 
 A step is a method under `@step`; its annotations say which events it takes and returns, and that is the
-routing. This is the engine and what starts it; `workflow_steps.py` has the side of a step and
-`workflow_state.py` events and state, and every name a user needs is imported from here. One process a run.
+routing. This file is all that happens in a run. What there is before and after one (events, declared steps,
+state and its saved form) stands in `workflow_parts.py`; every name a user needs is imported from here.
 
     >>> class Greeter(Workflow):
     ...     @step
@@ -22,36 +22,21 @@ import logging
 import sys
 import threading
 import types
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
-from .workflow_state import (
-    ContextSerializationError,
-    Event,
-    EventFieldError,
-    HumanResponseEvent,
-    InputRequiredEvent,
-    RetryPolicy,
-    StartEvent,
-    StateKeyError,
-    StateStore,
-    StepFailedEvent,
-    StopEvent,
-    WorkflowCancelledError,
-    WorkflowCancelledEvent,
-    WorkflowConfigurationError,
-    WorkflowError,
-    WorkflowFailedEvent,
-    WorkflowRuntimeError,
-    WorkflowTimedOutEvent,
-    WorkflowTimeoutError,
-    check_number,
+from .background import run_in_thread
+
+from .workflow_parts import (  # isort: skip
+    ContextSerializationError, Event, EventFieldError, Graph, HumanResponseEvent, InputRequiredEvent, Job,
+    RetryPolicy, S, StartEvent, StateKeyError, StateStore, StepFailedEvent, StepSpec, StopEvent,
+    StoredContext, WorkflowCancelledError, WorkflowCancelledEvent, WorkflowConfigurationError, WorkflowError,
+    WorkflowFailedEvent, WorkflowRuntimeError, WorkflowTimedOutEvent, WorkflowTimeoutError, catch_error,
+    check, check_number, declared, listed, step, subclasses, untaken,
 )
-from .workflow_steps import Context, Graph, Job, StepSpec, Waiter, catch_error, current, listed, step
 
 __all__ = [
     "Context", "ContextSerializationError", "Event", "EventFieldError", "HumanResponseEvent",
@@ -61,249 +46,145 @@ __all__ = [
     "WorkflowTimedOutEvent", "WorkflowTimeoutError", "catch_error", "step",
 ]
 
+E = TypeVar("E", bound=Event)
 _logger = logging.getLogger("hello_react.workflow")
+_current: contextvars.ContextVar[Job] = contextvars.ContextVar("hello_react_workflow_job")  # in steps alone
 
 
-class _Run:
-    """The engine. All happens in callbacks of one event loop; while no step is at work, no task is alive.
+class Context(StoredContext[S]):
+    """What the steps of a run share: state, events to send and to gather, the stream, a person's word.
 
-    An event makes a job for each step that takes it (`route`); a job gets a task when its step has a free
-    worker (`queue`, `launch`); when the task is done (`step_done`), what it returned is the next event.
+    Steps ask for it with a parameter `ctx: Context`, or `ctx: Context[MyState]` for a typed state (a
+    dataclass or pydantic model whose fields all have defaults). Made beforehand and given to one run after
+    another, it carries the state from run to run.
+
+    Args:
+        workflow: the workflow whose runs it serves.
+
+    Attributes:
+        store: the state.
     """
 
-    __slots__ = ("begun", "ctx", "finished", "future", "graph", "inbox", "jobs", "loop", "news", "outcome",
-                 "queues", "resumed", "say", "stream", "thread", "timer", "waiters", "workers", "workflow")
+    def __init__(self, workflow: Workflow) -> None:
+        super().__init__(workflow)
+        self._run: WorkflowHandler | None = None
 
-    def __init__(self, ctx: Context[Any], start: StartEvent | None) -> None:
-        self.ctx, self.workflow, self.graph = ctx, ctx._workflow, ctx._workflow._checked_graph()
-        self.resumed = start is None
-        self.inbox: list[tuple[Event, str | None]] = [] if start is None else [(start, None)]
-        self.jobs: dict[Job, None] = {}  # under way, or between two attempts
-        self.queues: dict[str, deque[Job]] = {}
-        self.workers: dict[str, int] = {}
-        self.waiters: list[Waiter] = []
-        self.stream: list[Event] = []
-        self.news: asyncio.Event | None = None
-        self.timer: asyncio.TimerHandle | None = None
-        self.loop: Any = None  # set by start, with the future and the thread
-        self.future: Any = None
-        self.thread = 0
-        self.begun = self.finished = False
-        self.outcome: StopEvent | BaseException | None = None
-        said = self.workflow.verbose or _logger.isEnabledFor(logging.INFO)
-        self.say = functools.partial(_say, self.workflow.verbose) if said else None
+    def send_event(self, event: Event, step: str | None = None) -> None:
+        """Sends an event to all steps that take it and the waits it satisfies; also from outside the run.
 
-    def start(self) -> None:
-        """Begins in the running loop, at once or when the workflow has a free place."""
-        if self.loop is None and self.outcome is None:
-            if self.ctx._run is not self:
-                raise WorkflowRuntimeError("this context was given to another run before this one began")
-            self.loop = asyncio.get_running_loop()
-            self.future = self.loop.create_future()
-            self.thread = threading.get_ident()
-            if self.workflow._places is None:
-                self.begin()
-            else:
-                self.workflow._places.admit(self)
+        An event that nobody takes is kept for the next `wait_for_event` that wants it and asks nothing new.
 
-    def begin(self) -> None:
-        if self.outcome is None:
-            self.begun = True
-            if self.workflow.timeout is not None:
-                self.timer = self.loop.call_later(self.workflow.timeout, self.time_out)
-            for job in self.ctx._begin(self.resumed):
-                self.queue(job)
-            for event, name in self.inbox:
-                self.route(event, name)
+        Args:
+            event: the event.
+            step: the name of the one step to send it to.
 
-    def post(self, action: Callable[..., None], *values: Any) -> None:
-        """Does something to the run, from whichever thread."""
-        if self.loop is None or threading.get_ident() == self.thread:
-            action(*values)
-        elif self.outcome is None:
-            self.loop.call_soon_threadsafe(action, *values)
-        else:
-            raise WorkflowCancelledError("the run is over: what this step does is no longer wanted")
+        Raises:
+            WorkflowRuntimeError: no run is on, it is no event, or the named step is missing or takes others.
+        """
+        run = self._expect_run("send_event", event)
+        if step is not None:
+            steps = run._graph.steps
+            _check(step in steps, f"there is no step {step!r}; there are {', '.join(steps)}")
+            takes = steps[step].takes
+            _check(isinstance(event, takes), f"step {step!r} does not take {type(event).__name__}, "
+                                             f"but {' and '.join(kind.__name__ for kind in takes)}")
+        run._post(run._route, event, step)
 
-    def write(self, event: Event) -> None:
-        if self.outcome is None:
-            self.stream.append(event)
-            if self.news is not None:
-                self.news.set()
+    def write_event_to_stream(self, event: Event) -> None:
+        """Shows an event to the readers of `handler.stream_events()`; no step gets it.
 
-    def route(self, event: Event, name: str | None = None, returned_by: str | None = None) -> None:
-        """Gives an event to all who take it: the steps (or the named one) and the waits that it satisfies."""
-        if self.outcome is not None:
-            return
-        if not self.begun:
-            self.inbox.append((event, name))
-            return
-        if isinstance(event, StopEvent):
-            self.end(event, event)
-            return
-        if isinstance(event, InputRequiredEvent):
-            self.write(event)
-        takers = self.graph.takers(type(event)) if name is None else (self.graph.steps[name],)
-        waiters = [waiter for waiter in self.waiters if waiter.wants(event)] if name is None else []
-        for waiter in waiters:
-            waiter.future.set_result(event)
-        for spec in takers:
-            self.queue(Job(spec, event))
-        if not takers and not waiters and not isinstance(event, InputRequiredEvent):
-            if returned_by is not None:
-                kind = type(event).__name__
-                raise WorkflowRuntimeError(f"step {returned_by!r} returned {kind}, but no step takes it: "
-                                           f"add a step with `ev: {kind}`")
-            self.ctx._unclaimed.append(event)
+        Raises:
+            WorkflowRuntimeError: no run goes on, or it is no event.
+        """
+        run = self._expect_run("write_event_to_stream", event)
+        run._post(run._write, event)
 
-    def queue(self, job: Job) -> None:
-        name = job.spec.name
-        busy = self.workers.get(name, 0)
-        if busy < job.spec.num_workers:
-            self.workers[name] = busy + 1
-            self.launch(job)
-        else:
-            self.queues.setdefault(name, deque()).append(job)
+    def collect_events(self, event: Event, expected: list[type[E]],
+                       buffer_id: str = "default") -> list[E] | None:
+        """Gathers events over several calls of a step: all that are `expected`, in that order; None before.
 
-    def launch(self, job: Job) -> None:
-        spec = job.spec
-        if job.attempts == 0:
-            job.began = self.loop.time()
-        job.attempts += 1
-        job.run, job.retry, job.waits = self, None, []
-        values: dict[str, Any] = {spec.event_parameter: job.event}
-        if spec.context_parameter is not None:
-            values[spec.context_parameter] = self.ctx
-        call = spec.function if spec.free else getattr(self.workflow, spec.name)
-        if self.say is not None:
-            self.say(f"Running step {spec.name}")
-        before = current.set(job)  # the new task copies the current context: so the step knows its job
-        job.task = self.loop.create_task(call(**values) if spec.is_async else _in_thread(call, values))
-        current.reset(before)
-        self.jobs[job] = None
-        job.task.add_done_callback(functools.partial(self.step_done, job))
+        Events of one class come in order of arrival; surplus ones wait for the next round, others go by.
 
-    def step_done(self, job: Job, task: asyncio.Task[Any]) -> None:
-        del self.jobs[job]
-        error = None if task.cancelled() else task.exception()
-        if self.outcome is not None:
-            if not self.jobs:
-                self.settle()
-            return
-        try:
-            if task.cancelled():
-                self.cancel(f"step {job.spec.name!r} was cancelled", job)
-            elif error is not None:
-                self.step_failed(job, error)
-            else:
-                self.step_returned(job, task.result())
-        except WorkflowRuntimeError as wrong:
-            self.fail(job, wrong)
-        except BaseException as bug:  # in a retry policy, or in a comparison of a wait: the run must end
-            self.fail(job, bug)
-            raise
-        if job.retry is None:
-            self.workers[job.spec.name] -= 1
-            if self.outcome is None and self.queues.get(job.spec.name):
-                self.queue(self.queues[job.spec.name].popleft())
+        Args:
+            event: the event at hand.
+            expected: the classes, one for each event wanted, such as `[Found] * 3`.
+            buffer_id: tells gatherings of the same step apart.
 
-    def step_returned(self, job: Job, result: Any) -> None:
-        name = job.spec.name
-        if self.say is not None:
-            what = "no event" if result is None else f"event {type(result).__name__}"
-            self.say(f"Step {name} produced {what}")
-        if isinstance(result, Event):
-            self.route(result, None, name)
-        elif result is not None:
-            raise WorkflowRuntimeError(f"step {name!r} returned {type(result).__name__}: "
-                                       "a step returns an event or None")
+        Raises:
+            WorkflowRuntimeError: called outside a step.
+        """
+        job = self._expect_job("collect_events")
+        if event is job.event and buffer_id in job.collected:  # another attempt: its event was counted before
+            return job.collected[buffer_id]  # type: ignore[return-value]
+        result: Any = self._gather((job.spec.name, buffer_id), event, expected)
+        if event is job.event:
+            job.collected[buffer_id] = result
+        return result  # type: ignore[no-any-return]
 
-    def step_failed(self, job: Job, error: BaseException) -> None:
-        policy, elapsed = job.spec.retry_policy, self.loop.time() - job.began
-        delay = None if policy is None else policy.next(elapsed, job.attempts, error)
-        handler = self.graph.handler(job.spec) if isinstance(error, Exception) else None
-        if delay is not None:
-            job.retry = self.loop.call_later(delay, self.launch, job)
-            self.jobs[job] = None
-        elif handler is not None:
-            self.queue(Job(handler, StepFailedEvent(
-                step_name=job.spec.name, input_event=job.event, exception=error, attempts=job.attempts,
-                elapsed_seconds=elapsed)))
-        else:
-            self.fail(job, error)
+    async def wait_for_event(self, kind: type[E], waiter_event: Event | None = None,
+                             waiter_id: str | None = None, requirements: dict[str, Any] | None = None,
+                             timeout: float | None = None) -> E:
+        """Waits for an event from outside (or from another step), such as a person's word.
 
-    def fail(self, job: Job, error: BaseException) -> None:
-        self.end(error, WorkflowFailedEvent(
-            step_name=job.spec.name, exception=error, attempts=job.attempts,
-            elapsed_seconds=self.loop.time() - job.began))
+        A run that is saved meanwhile, and loaded elsewhere, runs the waiting step again from its start: waits
+        that were answered return their answer at once, `waiter_event` is not shown twice, and all else before
+        the wait is done twice. Where that matters, let one step return an InputRequiredEvent and another take
+        the HumanResponseEvent: then nothing runs twice.
 
-    def time_out(self) -> None:
-        limit, active = self.workflow.timeout, list(dict.fromkeys(job.spec.name for job in self.jobs))
-        why = f"active: {listed(active)}" if active else "no step was active, none had returned a stop event"
-        if self.ctx._unclaimed:
-            why += f"; nobody took: {', '.join(type(event).__name__ for event in self.ctx._unclaimed)}"
-        self.end(WorkflowTimeoutError(f"{self.graph.owner} took longer than {limit:g} seconds ({why})"),
-                 WorkflowTimedOutEvent(timeout=limit, active_steps=active))
+        Args:
+            kind: the class of event to wait for.
+            waiter_event: the question, shown in the stream as the wait begins; only later answers count.
+            waiter_id: names this wait in the saved data; needed only where the order of waits may change.
+            requirements: fields that the event must have, with these values.
+            timeout: seconds; None waits as long as the run may.
 
-    def cancel(self, why: str = "the run was cancelled", *undone: Job) -> None:
-        if self.begun and self.outcome is None:
-            self.ctx._paused = [*undone, *self.pending()]
-        self.end(WorkflowCancelledError(f"{self.graph.owner}: {why}"), WorkflowCancelledEvent())
+        Raises:
+            WorkflowTimeoutError: no such event came in time (it is a TimeoutError too).
+            WorkflowRuntimeError: called outside a step.
+        """
+        def wanted(event: Event) -> bool:
+            return isinstance(event, kind) and all(
+                name in event and event[name] == value for name, value in (requirements or {}).items())
 
-    def pending(self) -> list[Job]:
-        """The work that is not done: under way, between two attempts, or waiting for a worker."""
-        return [*self.jobs, *(job for queue in self.queues.values() for job in queue)]
+        job = self._expect_job("wait_for_event")
+        run, name = job.run, waiter_id or kind.__name__
+        job.waits.append(name)
+        key = f"{name} {job.waits.count(name)}"
+        if waiter_event is not None and key not in job.announced:
+            while self._claim(wanted) is not None:
+                pass  # what came before the question is no answer to it
+            job.announced.append(key)
+            run._write(waiter_event)
+        early = None if key in job.answers else self._claim(wanted)
+        if early is not None:
+            job.answers[key] = early
+        if key not in job.answers:
+            arrived = run._loop.create_future()
+            run._waits[job, key] = wanted, arrived
+            try:
+                await asyncio.wait([arrived], timeout=timeout)
+            finally:
+                del run._waits[job, key]
+        if key not in job.answers:
+            raise WorkflowTimeoutError(f"step {job.spec.name!r} waited {timeout:g} s for {kind.__name__}")
+        return job.answers[key]  # type: ignore[return-value]
 
-    def end(self, outcome: StopEvent | BaseException, last: StopEvent) -> None:
-        """Ends the run: nothing is written after the `last` event, and steps still at work are cancelled."""
-        if self.outcome is not None:
-            return
-        self.write(last)
-        self.outcome = outcome
-        if self.timer is not None:
-            self.timer.cancel()
-        for job in list(self.jobs):
-            if job.retry is not None:
-                job.retry.cancel()
-                del self.jobs[job]
-            elif not getattr(job.task, "cancelling", int)():  # a second time would cut its clean-up short
-                job.task.cancel()  # type: ignore[union-attr]
-        if self.jobs:
-            self.timer = self.loop.call_later(self.workflow.grace, self.settle)
-        else:
-            self.settle()
+    def _to_do(self) -> list[Job] | None:
+        return self._run._pending() if self._run is not None and self._run._begun else self._paused
 
-    def settle(self) -> None:
-        """Tells the outcome to those who wait, once no step is at work (or one ignores its cancellation)."""
-        if self.finished:
-            return
-        self.finished = True
-        if self.timer is not None:
-            self.timer.cancel()
-        if self.jobs:
-            _logger.warning("%s goes on although its run is over", listed(job.spec.name for job in self.jobs))
-        if self.ctx._run is self:
-            self.ctx._run = None
-        if self.workflow._places is not None and self.loop is not None:
-            self.workflow._places.leave(self)
-        if self.news is not None:
-            self.news.set()
-        if self.future is not None and isinstance(self.outcome, BaseException):
-            self.future.set_exception(self.outcome)
-            if isinstance(self.outcome, WorkflowCancelledError) or not isinstance(self.outcome, Exception):
-                self.future.exception()  # known anyway: asyncio need not report that nobody looked at it
-        elif self.future is not None:
-            self.future.set_result(None)
+    def _expect_run(self, method: str, event: Event) -> WorkflowHandler:
+        _check(isinstance(event, Event), f"{method} takes an event, not {type(event).__name__}")
+        job = _current.get(None)
+        run: Any = job.run if job is not None and job.run.ctx is self else self._run
+        _check(run is not None, f"{method} needs a run: begin one with workflow.run(ctx=...)")
+        return run  # type: ignore[no-any-return]
 
-
-async def _in_thread(function: Callable[..., Any], values: dict[str, Any]) -> Any:
-    def call() -> Any:
-        try:
-            return function(**values)
-        except StopIteration as error:  # asyncio can't carry it out of a thread
-            raise RuntimeError("the step raised StopIteration") from error
-    result = await asyncio.to_thread(call)
-    return await result if inspect.isawaitable(result) else result
+    def _expect_job(self, method: str) -> Job:
+        job: Any = _current.get(None)
+        _check(job is not None and job.run.ctx is self,
+               f"{method} is for steps: call it on the context that a step is given")
+        job.run._expect_on()
+        return job  # type: ignore[no-any-return]
 
 
 class WorkflowHandler(Coroutine[Any, Any, Any]):
@@ -311,20 +192,35 @@ class WorkflowHandler(Coroutine[Any, Any, Any]):
 
     Made inside a running event loop the run begins at once, else as soon as it is awaited or read:
     `asyncio.run(workflow.run(...))` works too.
+
+    All happens in callbacks of one event loop; while no step is at work, no task is alive. An event makes a
+    job for each step that takes it (`_route`); a job gets a task when its step has a free worker (`_queue`,
+    `_launch`); when the task is done (`_step_done`), what it returned is the next event.
+
+    Attributes:
+        ctx: the context of the run.
     """
 
-    def __init__(self, run: _Run) -> None:
-        self._run = run
-        self._drivers: dict[Any, Coroutine[Any, Any, Any]] = {}
-
-    @property
-    def ctx(self) -> Context[Any]:
-        """The context of the run."""
-        return self._run.ctx
+    def __init__(self, ctx: Context[Any], start: StartEvent | None) -> None:
+        self.ctx, self._workflow, self._graph = ctx, ctx._workflow, ctx._graph
+        self._resumed = start is None
+        self._inbox: list[tuple[Event, str | None]] = [] if start is None else [(start, None)]
+        self._jobs: dict[Job, None] = {}  # under way, or between two attempts
+        self._queues: dict[str, deque[Job]] = {}
+        self._busy: dict[str, int] = defaultdict(int)
+        self._waits: dict[tuple[Job, str], tuple[Callable[[Event], bool], asyncio.Future[None]]] = {}
+        self._stream: list[Event] = []
+        self._news: asyncio.Event | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._loop: Any = None  # set by _start, with the future and the thread
+        self._future: Any = None
+        self._placed = self._begun = self._finished = False
+        self._outcome: StopEvent | BaseException | None = None
+        self._drivers: dict[Any, Generator[Any, Any, Any]] = {}
 
     def done(self) -> bool:
         """Whether the run has ended, well or not."""
-        return self._run.finished
+        return self._finished
 
     def result(self) -> Any:
         """The result of a run that has ended; else what awaiting it raises.
@@ -332,14 +228,10 @@ class WorkflowHandler(Coroutine[Any, Any, Any]):
         Raises:
             WorkflowRuntimeError: it has not ended.
         """
-        run = self._run
-        if not run.finished:
-            raise WorkflowRuntimeError("the run has not ended: await the handler first")
-        if run.future is not None:
-            run.future.exception()  # seen
-        if isinstance(run.outcome, BaseException):
-            raise run.outcome
-        return run.outcome.result if type(run.outcome) is StopEvent else run.outcome
+        _check(self._finished, "the run has not ended: await the handler first")
+        if self._future is not None:
+            return self._future.result()
+        raise self._outcome  # type: ignore[misc]  # cancelled before it began
 
     def wait(self) -> Any:
         """The result, for scripts and other code without `await`; blocks until the run ends.
@@ -347,10 +239,10 @@ class WorkflowHandler(Coroutine[Any, Any, Any]):
         Raises:
             WorkflowRuntimeError: an event loop runs here (as in a notebook), or the run has begun in one.
         """
-        if self._run.finished:
+        if self._finished:
             return self.result()
-        if _loop_is_running() or self._run.loop is not None:
-            raise WorkflowRuntimeError("wait() would block the event loop of this run: `await` it there")
+        _check(not _loop_is_running() and self._loop is None,
+               "wait() would block the event loop of this run: `await` it there")
         return asyncio.run(self)
 
     def stream_events(self) -> AsyncIterator[Event]:
@@ -366,65 +258,265 @@ class WorkflowHandler(Coroutine[Any, Any, Any]):
 
         What was not done stays in the context: `workflow.run(ctx=handler.ctx)` takes it up again.
         """
-        if self._run.outcome is None:
-            self._run.post(self._run.cancel)
+        if self._outcome is None:
+            self._post(self._cancel)
         return self._settled()
 
     @types.coroutine
     def _settled(self) -> Generator[Any, Any, None]:  # as a generator it may also be left without await
-        if not self._run.finished:
-            yield from asyncio.wait([self._run.future]).__await__()
+        if not self._finished:
+            yield from asyncio.wait([self._future]).__await__()
 
-    async def _result(self) -> Any:
-        self._run.start()
-        if not self._run.finished:
-            if self._run.loop is not asyncio.get_running_loop():
-                raise WorkflowRuntimeError("this run began in another event loop: await it there")
+    def __await__(self) -> Generator[Any, Any, Any]:
+        self._start()
+        if not self._finished:
+            _check(self._loop is asyncio.get_running_loop(),
+                   "this run began in another event loop: await it there")
             try:
-                await self._settled()
+                yield from asyncio.wait([self._future]).__await__()
             except asyncio.CancelledError:
-                await self.cancel_run()
+                self.cancel_run()
+                yield from asyncio.wait([self._future]).__await__()
                 raise
         return self.result()
 
-    def __await__(self) -> Generator[Any, Any, Any]:
-        return self._result().__await__()
-
     def send(self, value: Any) -> Any:
         """For asyncio, as `throw` and `close`: a task made of the handler drives its own wait for the run."""
-        return self._driver().send(value)
+        return self._drivers.setdefault(asyncio.current_task(), self.__await__()).send(value)
 
     def throw(self, *error: Any) -> Any:
-        return self._driver().throw(*error)
+        return self._drivers.setdefault(asyncio.current_task(), self.__await__()).throw(*error)
 
     def close(self) -> None:
         self._drivers.clear()
 
-    def _driver(self) -> Coroutine[Any, Any, Any]:
-        task = asyncio.current_task()
-        if task not in self._drivers:
-            self._drivers[task] = self._result()
-        return self._drivers[task]
+    def _start(self) -> None:
+        """Begins in the running loop, at once or when the workflow has a free place."""
+        if self._loop is None and self._outcome is None:
+            _check(self.ctx._run is self, "this context was given to another run before this one began")
+            self._loop, self._thread = asyncio.get_running_loop(), threading.get_ident()
+            self._future = self._loop.create_future()
+            if self._workflow._places is None:
+                self._begin()
+            else:
+                self._workflow._places.admit(self)
+
+    def _begin(self) -> None:
+        if self._outcome is not None:
+            return
+        self._begun = True
+        if self._workflow.timeout is not None:
+            self._timer = self._loop.call_later(self._workflow.timeout, self._time_out)
+        for job in self.ctx._take_up(self._resumed):
+            self._queue(job)
+        for event, name in self._inbox:
+            self._route(event, name)
+
+    def _expect_on(self) -> None:
+        if self._outcome is not None:
+            raise WorkflowCancelledError("the run is over: what this step does is no longer wanted")
+
+    def _post(self, action: Callable[..., None], *values: Any) -> None:
+        """Does something to the run, from whichever thread."""
+        if self._loop is None or threading.get_ident() == self._thread:
+            action(*values)
+        else:
+            self._expect_on()
+            self._loop.call_soon_threadsafe(action, *values)
+
+    def _write(self, event: Event) -> None:
+        if self._outcome is None:
+            self._stream.append(event)
+            if self._news is not None:
+                self._news.set()
+
+    def _route(self, event: Event, name: str | None = None, returned_by: str | None = None) -> None:
+        """Gives an event to all who take it: the steps (or the named one) and the waits that it satisfies."""
+        if self._outcome is not None:
+            return
+        if not self._begun:
+            self._inbox.append((event, name))
+            return
+        if isinstance(event, StopEvent):
+            self._end(event, event)
+            return
+        asks = isinstance(event, InputRequiredEvent)
+        if asks:
+            self._write(event)
+        takers = self._graph.takers(type(event)) if name is None else [self._graph.steps[name]]
+        claimed = bool(takers) or asks
+        for (job, key), (wanted, arrived) in self._waits.items() if name is None else ():
+            if key not in job.answers and wanted(event):
+                job.answers[key] = event
+                arrived.set_result(None)
+                claimed = True
+        for spec in takers:
+            self._queue(Job(spec, event))
+        if not claimed:
+            if returned_by is not None:
+                raise WorkflowRuntimeError(untaken(returned_by, "returned", type(event)))
+            self.ctx._unclaimed.append(event)
+
+    def _queue(self, job: Job) -> None:
+        name = job.spec.name
+        if self._busy[name] < job.spec.num_workers:
+            self._busy[name] += 1
+            self._launch(job)
+        else:
+            self._queues.setdefault(name, deque()).append(job)
+
+    def _launch(self, job: Job, delay: float = 0.0) -> None:
+        self._jobs[job] = None
+        job.task = self._loop.create_task(self._attempt(job, delay))
+        job.task.add_done_callback(functools.partial(self._step_done, job))
+
+    async def _attempt(self, job: Job, delay: float) -> Any:
+        if delay > 0:
+            await asyncio.sleep(delay)
+        _current.set(job)
+        spec = job.spec
+        job.began = job.began or self._loop.time()
+        job.attempts += 1
+        job.run, job.waits = self, []
+        parts = {"workflow": self._workflow, "event": job.event, "context": self.ctx}
+        values = {name: parts[part] for name, part in spec.parameters.items()}
+        self._say("Running step %s", spec.name)
+        if spec.is_async:
+            return await spec.function(**values)
+
+        def in_thread() -> Generator[Any, None, None]:
+            yield spec.function(**values)  # a generator: so a StopIteration becomes what asyncio can pass on
+
+        result = await asyncio.to_thread(next, in_thread())
+        return await result if inspect.isawaitable(result) else result
+
+    def _step_done(self, job: Job, task: asyncio.Task[Any]) -> None:
+        del self._jobs[job]
+        name, error = job.spec.name, None if task.cancelled() else task.exception()
+        if self._outcome is not None:
+            if not self._jobs:
+                self._settle()
+            return
+        try:
+            if task.cancelled():
+                self._cancel(f"step {name!r} was cancelled", job)
+            elif error is not None:
+                self._step_failed(job, error)
+            else:
+                result = task.result()
+                kind = type(result).__name__
+                self._say("Step %s produced %s", name, "no event" if result is None else f"event {kind}")
+                _check(result is None or isinstance(result, Event),
+                       f"step {name!r} returned {kind}: a step returns an event or None")
+                if result is not None:
+                    self._route(result, returned_by=name)
+        except BaseException as wrong:
+            self._fail(job, wrong)
+            if not isinstance(wrong, WorkflowRuntimeError):
+                raise  # a bug in a retry policy, or in a comparison of a wait: the loop reports it, too
+        if self._outcome is None and job not in self._jobs:  # no other attempt: its worker is free
+            self._busy[name] -= 1
+            if self._queues.get(name):
+                self._queue(self._queues[name].popleft())
+
+    def _step_failed(self, job: Job, error: BaseException) -> None:
+        policy, facts = job.spec.retry_policy, self._facts(job, error)
+        delay = None if policy is None else policy.next(facts["elapsed_seconds"], job.attempts, error)
+        handler = self._graph.handler(job.spec) if isinstance(error, Exception) else None
+        if delay is not None:
+            self._launch(job, delay)
+        elif handler is not None:
+            self._queue(Job(handler, StepFailedEvent(input_event=job.event, **facts)))
+        else:
+            self._fail(job, error)
+
+    def _facts(self, job: Job, error: BaseException) -> dict[str, Any]:
+        return {"step_name": job.spec.name, "exception": error, "attempts": job.attempts,
+                "elapsed_seconds": self._loop.time() - job.began}
+
+    def _fail(self, job: Job, error: BaseException) -> None:
+        self._end(error, WorkflowFailedEvent(**self._facts(job, error)))
+
+    def _time_out(self) -> None:
+        limit, active = self._workflow.timeout, list(dict.fromkeys(job.spec.name for job in self._jobs))
+        why = f"active: {listed(active)}" if active else "no step was active, none had returned a stop event"
+        if self.ctx._unclaimed:
+            why += f"; nobody took: {', '.join(type(event).__name__ for event in self.ctx._unclaimed)}"
+        self._end(WorkflowTimeoutError(f"{self._graph.owner} took longer than {limit:g} seconds ({why})"),
+                  WorkflowTimedOutEvent(timeout=limit, active_steps=active))
+
+    def _cancel(self, why: str = "the run was cancelled", *undone: Job) -> None:
+        if self._begun and self._outcome is None:
+            self.ctx._paused = [*undone, *self._pending()]
+        self._end(WorkflowCancelledError(f"{self._graph.owner}: {why}"), WorkflowCancelledEvent())
+
+    def _pending(self) -> list[Job]:
+        """The work that is not done: under way, between two attempts, or waiting for a worker."""
+        return [*self._jobs, *(job for queue in self._queues.values() for job in queue)]
+
+    def _end(self, outcome: StopEvent | BaseException, last: StopEvent) -> None:
+        """Ends the run: nothing is written after the `last` event, and steps still at work are cancelled."""
+        if self._outcome is not None:
+            return
+        self._write(last)
+        self._outcome = outcome
+        if self._timer is not None:
+            self._timer.cancel()
+        for job in self._jobs:
+            if not getattr(job.task, "cancelling", int)():  # a second time would cut its clean-up short
+                job.task.cancel()
+        if self._jobs:
+            self._timer = self._loop.call_later(self._workflow.grace, self._settle)
+        else:
+            self._settle()
+
+    def _settle(self) -> None:
+        """Tells the outcome to those who wait, once no step is at work (or one ignores its cancellation)."""
+        if self._finished:
+            return
+        self._finished = True
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._jobs:
+            _logger.warning("%s goes on although its run is over",
+                            listed(job.spec.name for job in self._jobs))
+        if self.ctx._run is self:
+            self.ctx._run = None
+        if self._workflow._places is not None:
+            self._workflow._places.admit(ended=self)
+        if self._news is not None:
+            self._news.set()
+        outcome = self._outcome
+        if self._future is not None and isinstance(outcome, BaseException):
+            self._future.set_exception(outcome)
+            if isinstance(outcome, WorkflowCancelledError) or not isinstance(outcome, Exception):
+                self._future.exception()  # known anyway: asyncio need not report that nobody looked at it
+        elif self._future is not None:
+            self._future.set_result(outcome.result if type(outcome) is StopEvent else outcome)
+
+    def _say(self, text: str, *values: str) -> None:
+        _logger.info(text, *values)
+        if self._workflow.verbose:
+            sys.stdout.write(text % values + "\n")
 
 
+@dataclass
 class _Stream(AsyncIterator[Event]):
-    def __init__(self, handler: WorkflowHandler) -> None:
-        self._handler = handler
-        self._next = 0
+    run: WorkflowHandler
+    read: int = 0
 
     async def __anext__(self) -> Event:
-        run = self._handler._run
-        run.start()
-        while self._next >= len(run.stream):
-            if run.finished:
-                self._handler.result()  # raises the error of the run, if it ended with one
+        run = self.run
+        run._start()
+        while self.read >= len(run._stream):
+            if run._finished:
+                run.result()  # raises the error of the run, if it ended with one
                 raise StopAsyncIteration
-            if run.news is None:
-                run.news = asyncio.Event()
-            run.news.clear()
-            await run.news.wait()
-        self._next += 1
-        return run.stream[self._next - 1]
+            run._news = run._news or asyncio.Event()
+            run._news.clear()
+            await run._news.wait()
+        self.read += 1
+        return run._stream[self.read - 1]
 
 
 class Workflow:
@@ -448,26 +540,23 @@ class Workflow:
     verbose: bool = False
     _places: _Places | None = None
     _added_steps: ClassVar[dict[str, StepSpec]] = {}
-    _additions: ClassVar[int] = 0
-    _checked: ClassVar[tuple[int, Graph] | None] = None
+    _checked: ClassVar[Graph | None] = None
 
     def __init__(self, timeout: float | None = 45.0, verbose: bool = False,
                  num_concurrent_runs: int | None = None) -> None:
         number = isinstance(timeout, (int, float)) and not isinstance(timeout, bool)
-        if timeout is not None and not (number and timeout > 0):
-            raise WorkflowConfigurationError(f"timeout must be seconds above 0 or None, not {timeout!r}")
+        check(timeout is None or (number and timeout > 0),
+              f"timeout must be seconds above 0 or None, not {timeout!r}")
+        self.timeout, self.verbose = timeout, verbose
         if num_concurrent_runs is not None:
             check_number("num_concurrent_runs", num_concurrent_runs, 1, int)
-        self.timeout = timeout
-        self.verbose = verbose
-        if num_concurrent_runs is not None:
             self._places = _Places(num_concurrent_runs)
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         for name, value in vars(cls).items():
-            if hasattr(value, "_step") and hasattr(Workflow, name):
-                raise WorkflowConfigurationError(f"step {name!r} hides Workflow.{name}: choose another name")
+            check(not (hasattr(value, "_step") and hasattr(Workflow, name)),
+                  f"step {name!r} hides Workflow.{name}: choose another name")
 
     @classmethod
     def add_step(cls, function: Callable[..., Any]) -> None:
@@ -476,30 +565,23 @@ class Workflow:
         Raises:
             WorkflowConfigurationError: it is not under `@step`, or a step has its name already.
         """
-        spec: StepSpec | None = getattr(function, "_step", None)
-        if spec is None:
-            name = getattr(function, "__name__", function)
-            raise WorkflowConfigurationError(f"function {name!r} is no step: put @step above it")
-        if spec.name in cls._step_specs():
-            raise WorkflowConfigurationError(f"{cls.__name__} has a step {spec.name!r}: choose another name")
-        cls._added_steps = {**vars(cls).get("_added_steps", {}), spec.name: replace(spec, free=True)}
-        Workflow._additions += 1
+        name: Any = getattr(function, "__name__", function)
+        spec: Any = getattr(function, "_step", None)
+        check(spec is not None, f"function {name!r} is no step: put @step above it")
+        check(name not in cls._step_specs(), f"{cls.__name__} has a step {name!r}: choose another name")
+        cls._added_steps = {**vars(cls).get("_added_steps", {}), name: spec}
+        for kind in (cls, *subclasses(cls)):
+            kind._checked = None
 
     @classmethod
     def _step_specs(cls) -> dict[str, StepSpec]:
-        names = dict.fromkeys(name for owner in reversed(cls.__mro__) for name in vars(owner))
-        methods = {name: getattr(getattr(cls, name, None), "_step", None) for name in names}
-        specs = {name: spec for name, spec in methods.items() if isinstance(spec, StepSpec)}
-        for owner in cls.__mro__:
-            specs.update(vars(owner).get("_added_steps", {}))
-        return specs
+        return declared(cls)
 
     @classmethod
-    def _checked_graph(cls) -> Graph:
-        checked = vars(cls).get("_checked")
-        if checked is None or checked[0] != Workflow._additions:
-            checked = cls._checked = (Workflow._additions, Graph(cls.__name__, cls._step_specs(), vars(cls)))
-        return checked[1]
+    def _graph(cls) -> Graph:
+        if vars(cls).get("_checked") is None:
+            cls._checked = Graph(cls.__name__, cls._step_specs(), {**vars(cls)})
+        return cls._checked  # type: ignore[return-value]
 
     def validate(self) -> None:
         """Checks the steps, as every run does before it begins.
@@ -507,7 +589,7 @@ class Workflow:
         Raises:
             WorkflowConfigurationError: the steps don't fit together; the message says what to add where.
         """
-        self._checked_graph()
+        self._graph()
 
     def draw(self, path: str | Path | None = None) -> str:
         """The steps and events as a Mermaid flowchart.
@@ -518,10 +600,7 @@ class Workflow:
         Raises:
             WorkflowConfigurationError: the steps don't fit together.
         """
-        text = self._checked_graph().draw()
-        if path is not None:
-            Path(path).write_text(text, encoding="utf-8")
-        return text
+        return self._graph().draw(path)
 
     def run(self, ctx: Context[Any] | None = None, start_event: StartEvent | None = None,
             **fields: Any) -> WorkflowHandler:
@@ -544,7 +623,7 @@ class Workflow:
         """
         handler = self._new_run(ctx, start_event, fields)
         if _loop_is_running():
-            handler._run.start()
+            handler._start()
         return handler
 
     def run_sync(self, ctx: Context[Any] | None = None, start_event: StartEvent | None = None,
@@ -556,26 +635,24 @@ class Workflow:
         handler = self._new_run(ctx, start_event, fields)
         if not _loop_is_running():
             return asyncio.run(handler)
-        with ThreadPoolExecutor(1) as pool:
-            return pool.submit(contextvars.copy_context().run, asyncio.run, handler).result()
+        return run_in_thread(lambda given_up: asyncio.run(handler), None, "hello_react workflow")
 
     def _new_run(self, ctx: Context[Any] | None, start: StartEvent | None,
                  fields: dict[str, Any]) -> WorkflowHandler:
-        kind = self._checked_graph().start
+        kind = self._graph().start
         ctx = Context(self) if ctx is None else ctx
-        if type(ctx._workflow) is not type(self):
-            raise WorkflowRuntimeError(f"this context belongs to the workflow {type(ctx._workflow).__name__}")
-        if ctx._run is not None and ctx._run.loop is not None:
-            raise WorkflowRuntimeError("this context is in use by a run: await that run, or use another")
-        if start is not None and fields:
-            raise WorkflowRuntimeError(f"give a start_event or fields of one, not both: {', '.join(fields)}")
+        _check(type(ctx._workflow) is type(self),
+               f"this context belongs to the workflow {type(ctx._workflow).__name__}")
+        _check(ctx._run is None or ctx._run._loop is None,
+               "this context is in use by a run: await that run, or use another")
+        _check(not (start and fields), f"give a start_event or fields of one, not both: {', '.join(fields)}")
         if start is None and (fields or ctx._paused is None):
             start = kind(**fields)
-        if start is not None and not isinstance(start, kind):
-            raise WorkflowRuntimeError(f"start_event must be a {kind.__name__}, not {type(start).__name__}")
-        ctx._workflow = self
-        ctx._run = _Run(ctx, start)
-        return WorkflowHandler(ctx._run)
+        _check(start is None or isinstance(start, kind),
+               f"start_event must be a {kind.__name__}, not {type(start).__name__}")
+        ctx._workflow, ctx._graph = self, self._graph()
+        ctx._run = WorkflowHandler(ctx, start)
+        return ctx._run
 
 
 class _Places:
@@ -583,34 +660,23 @@ class _Places:
 
     def __init__(self, free: int) -> None:
         self.free = free
-        self.waiting: deque[_Run] = deque()
+        self.waiting: deque[WorkflowHandler] = deque()
         self.lock = threading.Lock()  # the runs of one workflow may be in several threads
 
-    def admit(self, run: _Run) -> None:
+    def admit(self, *runs: WorkflowHandler, ended: WorkflowHandler | None = None) -> None:
         with self.lock:
-            if self.free == 0:
-                self.waiting.append(run)
-                return
-            self.free -= 1
-        run.begin()
-
-    def leave(self, run: _Run) -> None:
-        with self.lock:
-            if run in self.waiting:
-                self.waiting.remove(run)
-                return
-            waiting = [other for other in self.waiting if not other.loop.is_closed()]
-            self.waiting = deque(waiting[1:])
-            if not waiting:
-                self.free += 1
-                return
-        waiting[0].loop.call_soon_threadsafe(waiting[0].begin)
+            self.waiting.extend(runs)
+            self.free += ended is not None and ended._placed
+            while self.free and self.waiting:
+                run = self.waiting.popleft()
+                if run._outcome is None and not run._loop.is_closed():
+                    self.free -= 1
+                    run._placed = True
+                    run._loop.call_soon_threadsafe(run._begin)
 
 
-def _say(verbose: bool, text: str) -> None:
-    _logger.info("%s", text)
-    if verbose:
-        sys.stdout.write(text + "\n")
+def _check(holds: Any, problem: str) -> None:
+    check(holds, problem, WorkflowRuntimeError)
 
 
 def _loop_is_running() -> bool:

@@ -3,6 +3,7 @@
 import asyncio
 import threading
 import time
+from collections import Counter
 
 import pytest
 
@@ -47,6 +48,11 @@ def run(*replies, question="How many?", search=lambda query: f"about {query}", *
 
 def prompts(an_agent):
     return [messages[0]["content"] for messages in an_agent.llm.calls]
+
+
+def test_two_runs_of_the_same_script_are_equal_whatever_time_they_took():
+    assert run(SEARCH, DONE) == run(SEARCH, DONE, search=lambda query: time.sleep(0.01) or f"about {query}")
+    assert run(SEARCH, DONE) != run(SEARCH, DONE, search=lambda query: "nothing")
 
 
 # --- endings
@@ -538,6 +544,17 @@ def test_run_prints_unless_told_otherwise(capsys):
     agent(DONE).run("q", on_event=seen.append)
     assert capsys.readouterr().out == ""
     assert isinstance(seen[-1], RunEnded)
+
+
+def test_a_listener_that_is_false_is_still_heard():
+    class Kinds(Counter):
+        def __call__(self, event):
+            self[type(event).__name__] += 1
+
+    kinds, in_async = Kinds(), Kinds()
+    agent(SEARCH, DONE).run("q", on_event=kinds)
+    asyncio.run(agent(SEARCH, DONE).arun("q", on_event=in_async))
+    assert kinds["RunEnded"] == in_async["RunEnded"] == 1
 
 
 # --- clients

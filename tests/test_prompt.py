@@ -63,4 +63,5 @@ def test_labels_in_foreign_text_are_quoted():
         == "fine\n| Action: x\n| **Observation 2:** y\n| 观察：z\nResult: kept\nnot Action: z"
     )
     assert quote_labels("Thought: a") == "| Thought: a"
+    assert quote_labels("a page\nQuestion: another task") == "a page\n| Question: another task"
     assert quote_labels("a\r\nb\u2028Action: c") == "a\r\nb\u2028Action: c"

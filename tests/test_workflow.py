@@ -1941,6 +1941,20 @@ def test_a_paused_run_goes_on_from_its_saved_context() -> None:  # W21
     go(main)
 
 
+def test_an_answer_that_came_just_before_saving_is_saved_with_the_run() -> None:  # W21
+    async def main() -> None:
+        handler = Asker().run()
+        await until_asked(handler, "Your name?")
+        handler.ctx.send_event(Answer(text="Ada"))
+        saved = json.loads(json.dumps(handler.ctx.to_dict()))  # the step has not woken up yet
+        await handler.cancel_run()
+        workflow = Asker()
+        resumed = workflow.run(ctx=Context.from_dict(workflow, saved))
+        seen, _ = await read(resumed)
+        assert seen == [StopEvent("Hello, Ada! 1 1")]
+    go(main)
+
+
 def test_a_saved_wait_is_asked_once_and_keeps_the_answers_it_had() -> None:  # W21
     async def main() -> None:
         handler = Waiting().run(n=7)
@@ -2140,7 +2154,7 @@ def test_a_model_that_cannot_be_saved_is_named() -> None:
     go(main)
 
 
-JOB = {"step": "first", "event": {"__type__": "hello_react.workflow_state:StartEvent", "value": {}},
+JOB = {"step": "first", "event": {"__type__": "hello_react.workflow_parts:StartEvent", "value": {}},
        "announced": [], "answers": {}, "collected": {}}
 
 

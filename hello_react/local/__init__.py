@@ -1,4 +1,5 @@
-"""The embedded model: a small language model that runs on this machine, without a key and without a network.
+"""The embedded model: a small language model that runs on this machine, without a key and
+without a network (chapter 10 teaches it).
 
 `pip install 'hello-react[local]'` brings llama.cpp's server; the weights (98 MB) are fetched once, at first
 use, and shared by all projects. Any other GGUF file takes their place when LOCAL_MODEL_PATH names it. From a

@@ -33,7 +33,8 @@ class EmbeddedLLM(HelloAgentsLLM):
     ) -> Iterator[Token | Notice | Reply]:
         """The reply as it arrives, as with `HelloAgentsLLM`."""
         rules = grammar(str(messages[-1].get("content") or "")) if stop and messages else None
-        extra = {**({"grammar": rules} if rules else {}), **(options.pop("extra_body", None) or {})}
+        given = {**self.extra_body, **(options.pop("extra_body", None) or {})}
+        extra = {**({"grammar": rules} if rules else {}), **given}
         yield from super().stream(messages, stop=stop, extra_body=extra, **options)
 
 

@@ -1,4 +1,4 @@
-"""Ready-made tools, one file each (chapter 02 registers the first of them).
+"""Ready-made tools, one file each (registered in chapter 02, compared with your own in chapter 11).
 
 calculator    `calculate`: arithmetic, exact where it can be, bounded, never `eval`
 search        `search`: Google through SerpApi

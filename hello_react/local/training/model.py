@@ -1,4 +1,4 @@
-"""The embedded model in PyTorch, just enough to train a LoRA adapter on it.
+"""The embedded model in PyTorch, just enough to train a LoRA adapter on it (chapter 10).
 
 Everything is read from the GGUF file that the server runs, so the adapter is trained on the very
 (quantised) weights that it will be used with, and in their own layout: llama.cpp turns pairs of neighbours

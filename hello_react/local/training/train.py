@@ -1,4 +1,5 @@
-"""Train the adapter: `python -m hello_react.local.training.train FOLDER` (an hour or more on two cores).
+"""Train the adapter: `python -m hello_react.local.training.train FOLDER` (two hours on two
+cores; chapter 10).
 
 Each worker (one a core: on a busy machine, two threads of one process wait for each other all the time)
 takes one group of runs a step. All prompts and replies of a group are laid into one tree of tokens, so what

@@ -1,4 +1,4 @@
-"""Synthetic ReAct runs to learn from: questions, and the right steps to their answers, by seed.
+"""Synthetic ReAct runs to learn from: questions, and the right steps to their answers (chapter 10).
 
 Every run is played with the package's own parts: a `ToolExecutor` describes and runs the tools (the shipped
 encyclopedia and calculator among them), the parser words its notes, `render_step` writes the history. What

@@ -1,0 +1,873 @@
+"""Before and after a run of a workflow: errors, events, declared steps, state and its saved form.
+
+Nothing runs here: the engine is `workflow.py`, and users import every name from there. The annotations of a
+step say which events it takes and returns; `Graph` puts the steps of one class together, and refuses those
+that can't work. A `Job` is one event at one step; `StoredContext` saves what a run has still to do.
+
+    >>> class Ask(Event):
+    ...     question: str
+    ...     tags: list[str] = []
+    >>> Ask(question="Which city?")
+    Ask(question='Which city?', tags=[])
+    >>> pack({"asked": ("Berlin", 2)}, "state")
+    {'asked': {'__type__': 'tuple', 'value': ['Berlin', 2]}}
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import copy
+import dataclasses
+import functools
+import inspect
+import sys
+import threading
+import traceback
+import typing
+from collections import ChainMap
+from collections.abc import AsyncIterator, Callable, ItemsView, Iterable, Iterator, KeysView, ValuesView
+from dataclasses import MISSING
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, Union, cast, overload
+
+from .errors import HelloReactError
+
+if TYPE_CHECKING:
+    from .workflow import Workflow
+
+S = TypeVar("S")
+F = TypeVar("F", bound=Callable[..., Any])
+C = TypeVar("C", bound="StoredContext[Any]")
+E = TypeVar("E")
+_TAG = "__type__"
+
+
+class WorkflowError(HelloReactError):
+    """Base of what the engine itself raises; an error of a step reaches the caller as it was raised."""
+
+
+class WorkflowConfigurationError(WorkflowError):
+    """The steps don't fit together, or an option can't be used; raised before anything runs."""
+
+
+class WorkflowRuntimeError(WorkflowError):
+    """A run was used in a way that can't work, or a step returned what is no event."""
+
+
+class EventFieldError(WorkflowRuntimeError, TypeError):
+    """An event was made with a field missing, or with one that it does not declare."""
+
+
+class StateKeyError(WorkflowRuntimeError, KeyError):
+    """A key was read that the state does not hold, and no default was given."""
+
+    __str__ = Exception.__str__  # KeyError would show the message in quotes
+
+
+class WorkflowTimeoutError(WorkflowError, TimeoutError):
+    """A run, or a wait inside it, took longer than its limit."""
+
+
+class WorkflowCancelledError(WorkflowError):
+    """The run was cancelled before it ended."""
+
+
+class ContextSerializationError(WorkflowError):
+    """A context holds what JSON can't, or the saved data can't be read."""
+
+
+# --- events
+
+
+class Event:
+    """What steps pass to each other: a class with its fields as annotations, made by keyword.
+
+    A class that declares fields takes exactly these; those with a default may be left out. A list, dict or
+    set as a default is copied for each event, and `dataclasses.field(default_factory=...)` works too. A class
+    that declares none takes any keyword. Values may be any Python object and are not converted. Fields read
+    as attributes (`ev.city`) or as in a dict (`ev["city"]`, `ev.get("city", "Berlin")`, `"city" in ev`).
+
+    Raises:
+        EventFieldError: a field is missing or unknown.
+    """
+
+    _fields: ClassVar[dict[str, Any]] = {}
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        declared = [name for name, hint in inspect.get_annotations(cls).items()
+                    if not name.startswith("_") and "ClassVar" not in str(hint)]
+        cls._fields = {**cls._fields, **dict.fromkeys(declared, MISSING)}
+        for name in cls._fields.keys() & vars(cls).keys():
+            if not isinstance(vars(cls)[name], property):
+                cls._fields[name] = vars(cls)[name]
+
+    def __init__(self, /, **fields: Any) -> None:
+        declared = self._fields
+        if declared:
+            unknown = [name for name in fields if name not in declared]
+            fields = {name: fields[name] if name in fields else _fresh(default)
+                      for name, default in declared.items()}
+            missing = [name for name, value in fields.items() if value is MISSING]
+            if missing or unknown:
+                wrong = [f"missing {name!r}" for name in missing] + [f"unknown {name!r}" for name in unknown]
+                raise EventFieldError(f"{type(self).__name__} can't be made: {', '.join(wrong)}; "
+                                      f"its fields: {', '.join(declared)}")
+        self.__dict__.update(fields)
+
+    def __getattr__(self, name: str) -> Any:
+        has = ", ".join(vars(self)) or "no fields"
+        raise AttributeError(f"{type(self).__name__} has no {name!r}; it has: {has}")
+
+    def __getitem__(self, name: str) -> Any:
+        return vars(self)[name]
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        setattr(self, name, value)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """The value of a field, or `default` if the event has none of that name."""
+        return vars(self).get(name, default)
+
+    def keys(self) -> KeysView[str]:
+        """The names of the fields."""
+        return vars(self).keys()
+
+    def values(self) -> ValuesView[Any]:
+        """The values of the fields."""
+        return vars(self).values()
+
+    def items(self) -> ItemsView[str, Any]:
+        """Names and values of the fields."""
+        return vars(self).items()
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields as a new dict; the values are the same objects."""
+        return dict(vars(self))
+
+    def __contains__(self, name: object) -> bool:
+        return name in vars(self)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(vars(self))
+
+    def __len__(self) -> int:
+        return len(vars(self))
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and vars(other) == vars(self)
+
+    def __repr__(self) -> str:
+        fields = ", ".join(f"{name}={value!r}" for name, value in vars(self).items())
+        return f"{type(self).__name__}({fields})"
+
+
+def _fresh(default: Any) -> Any:
+    if isinstance(default, dataclasses.Field):
+        return default.default if default.default_factory is MISSING else default.default_factory()
+    return copy.deepcopy(default) if isinstance(default, (list, dict, set)) else default
+
+
+class StartEvent(Event):
+    """Begins a run: holds the keywords given to `Workflow.run`. Subclass it to declare them."""
+
+
+class StopEvent(Event):
+    """Ends a run. Awaiting the run gives its `result`; of a subclass, the event itself.
+
+    Args:
+        result: any object.
+        fields: more fields, as with any event.
+    """
+
+    def __init__(self, result: Any = None, **fields: Any) -> None:
+        super().__init__(**fields, **({"result": result} if "result" in self._fields else {}))
+        self.__dict__["result"] = result
+
+
+class InputRequiredEvent(Event):
+    """Asks a person: a step returns it, the stream shows it, and no step need take it."""
+
+
+class HumanResponseEvent(Event):
+    """A person's word: comes from outside through `handler.ctx.send_event`, so no step need return it."""
+
+
+class StepFailedEvent(Event):
+    """What an error handler takes: a step raised, and its retries (if any) are used up.
+
+    Attributes:
+        step_name: the step.
+        input_event: the event that it took.
+        exception: what it raised.
+        attempts: how often it was tried.
+        elapsed_seconds: from the first attempt to this failure.
+    """
+
+    step_name: str
+    input_event: Event
+    exception: BaseException
+    attempts: int
+    elapsed_seconds: float
+
+
+class WorkflowFailedEvent(StopEvent):
+    """Last event of the stream when a step failed and nothing handled it; the error itself follows.
+
+    Attributes: as in `StepFailedEvent`.
+    """
+
+    step_name: str
+    exception: BaseException
+    attempts: int
+    elapsed_seconds: float
+
+
+class WorkflowTimedOutEvent(StopEvent):
+    """Last event of the stream when the run took longer than its limit; the error itself follows.
+
+    Attributes:
+        timeout: the limit in seconds.
+        active_steps: the names of the steps that were under way.
+    """
+
+    timeout: float
+    active_steps: list[str]
+
+
+class WorkflowCancelledEvent(StopEvent):
+    """Last event of the stream when the run was cancelled; the error itself follows."""
+
+
+FROM_OUTSIDE = (StartEvent, HumanResponseEvent, StepFailedEvent)  # no step need return these
+TO_OUTSIDE = (StopEvent, InputRequiredEvent)  # no step need take these
+
+
+# --- steps, and how they fit together
+
+
+def check(holds: Any, problem: str, error: type[WorkflowError] = WorkflowConfigurationError) -> None:
+    """Raises this error, unless it holds."""
+    if not holds:
+        raise error(problem)
+
+
+def check_number(name: str, value: Any, least: int, kind: Any) -> None:
+    """Refuses an option that is no number of this kind, or below the least one."""
+    fits = isinstance(value, kind) and not isinstance(value, bool) and value >= least
+    whole = "whole " if kind is int else ""
+    check(fits, f"{name} must be a {whole}number from {least} on, not {value!r}")
+
+
+@dataclasses.dataclass(frozen=True)
+class RetryPolicy:
+    """Whether and when a failed step is tried again. Subclass it and override `next` for another rule.
+
+    Args:
+        maximum_attempts: tries in all, the first included.
+        delay: seconds before the second try.
+        multiplier: each further delay is this many times the one before (1 keeps it constant).
+        max_delay: seconds that no delay exceeds.
+        retry_on: the exception class, or a tuple of them, worth another try.
+    """
+
+    maximum_attempts: int = 3
+    delay: float = 1.0
+    multiplier: float = 1.0
+    max_delay: float = 60.0
+    retry_on: type[BaseException] | tuple[type[BaseException], ...] = Exception
+
+    def __post_init__(self) -> None:
+        check_number("maximum_attempts", self.maximum_attempts, 1, int)
+        for name in ("delay", "multiplier", "max_delay"):
+            check_number(name, getattr(self, name), 0, (int, float))
+        kinds = self.retry_on if isinstance(self.retry_on, tuple) else (self.retry_on,)
+        check(all(isinstance(kind, type) and issubclass(kind, BaseException) for kind in kinds),
+              f"retry_on must be an exception class or a tuple of them, not {self.retry_on!r}")
+
+    def next(self, elapsed_time: float, attempts: int, error: BaseException) -> float | None:
+        """Seconds until the next try, or None to give up.
+
+        Args:
+            elapsed_time: seconds since the first try began.
+            attempts: tries so far, at least 1.
+            error: what the last one raised.
+        """
+        if attempts >= self.maximum_attempts or not isinstance(error, self.retry_on):
+            return None
+        delay = min(self.delay, self.max_delay)
+        for _ in range(attempts - 1):
+            delay = min(delay * self.multiplier, self.max_delay)
+        return delay
+
+
+@dataclasses.dataclass
+class StepSpec:
+    """A step: its function, its options, and what its annotations say (empty until they can be read).
+
+    Attributes:
+        for_steps: of an error handler, the steps that it serves; None for all.
+        parameters: those of the function to be filled, and with what: "workflow", "event" or "context".
+        takes, returns: classes of events; `returns` may also hold NoneType.
+        state_type: the state that it names with its context, if any.
+    """
+
+    name: str
+    function: Callable[..., Any]
+    is_async: bool
+    num_workers: int = 4
+    retry_policy: RetryPolicy | None = None
+    is_handler: bool = False
+    for_steps: tuple[str, ...] | None = None
+    parameters: dict[str, str] = dataclasses.field(default_factory=dict)
+    takes: tuple[type[Event], ...] = ()
+    returns: tuple[Any, ...] = ()
+    state_type: Any = None
+
+    def read(self, names: dict[str, Any]) -> None:
+        """Reads the annotations; NameError if one names what is not defined yet."""
+        hints = typing.get_type_hints(self.function, localns=names)
+        events: dict[str, tuple[type[Event], ...]] = {}
+        self.parameters = {}
+        for name, parameter in inspect.signature(self.function).parameters.items():
+            hint = hints.get(name)
+            kinds = tuple(kind for kind in _members(hint) if kind is not NoneType)
+            if name == "self":
+                self.parameters[name] = "workflow"
+            elif _is_a(typing.get_origin(hint) or hint, StoredContext):
+                self.parameters[name] = "context"
+                for state in typing.get_args(hint):
+                    if state is not Any and not isinstance(state, TypeVar):
+                        self.state_type = typing.get_origin(state) or state
+            elif all(_is_a(kind, Event) for kind in kinds):
+                self.parameters[name], events[name] = "event", kinds
+            else:
+                self.check(parameter.default is not parameter.empty,
+                           f"has a parameter {name!r} that is no event: annotate it with the class of event "
+                           f"that the step takes, as in `{name}: StartEvent`, or with Context")
+        self.check(events, "takes no event: add a parameter, as in `ev: StartEvent`")
+        self.check(len(events) < 2, f"takes two events, {' and '.join(map(repr, events))}: "
+                                    "take one, annotated with both classes, as in `ev: A | B`")
+        self.check("return" in hints,
+                   "does not say what it returns: annotate it, as in `-> StopEvent` (or `-> None`)")
+        (self.takes,), self.returns = events.values(), _members(hints["return"])
+        self.check(not self.is_handler or self.takes == (StepFailedEvent,),
+                   "is an error handler: annotate its parameter with StepFailedEvent")
+        for kind in self.returns:
+            self.check(kind is NoneType or _is_a(kind, Event),
+                       f"is annotated to return {getattr(kind, '__name__', kind)}: "
+                       "a step returns an event or None")
+
+    def check(self, holds: Any, problem: str) -> None:
+        """Raises the error that says so of this step, unless it holds."""
+        check(holds, f"step {self.name!r} {problem}")
+
+
+def _members(hint: Any) -> tuple[Any, ...]:
+    return typing.get_args(hint) if typing.get_origin(hint) in (Union, UnionType) else (hint,)
+
+
+def _is_a(kind: Any, base: type) -> bool:
+    return isinstance(kind, type) and issubclass(kind, base)
+
+
+@overload
+def step(function: F) -> F: ...
+@overload
+def step(*, workflow: type[Workflow] | None = None, num_workers: int = 4,
+         retry_policy: RetryPolicy | None = None) -> Callable[[F], F]: ...
+def step(function: Any = None, *, workflow: type[Workflow] | None = None, num_workers: int = 4,
+         retry_policy: RetryPolicy | None = None) -> Any:
+    """Makes a method a step of its workflow: it runs for each event of the classes in its annotation.
+
+    An event goes to every step that names its class, else to those that name its nearest base class. A step
+    may also take a `Context`. `async def` steps run on the event loop; plain `def` steps run in a worker
+    thread, so they may block, and they may use the methods of `Context` that are not awaited.
+
+    Args:
+        workflow: for a plain function: the workflow class to add it to (as `add_step` does).
+        num_workers: how many events of one run the step works on at a time; the others wait in order.
+        retry_policy: whether and when to try again after an error; never, if None.
+
+    Raises:
+        WorkflowConfigurationError: annotations are missing or unusable, or the class has a step of that name.
+    """
+    check_number("num_workers", num_workers, 1, int)
+    check(retry_policy is None or isinstance(retry_policy, RetryPolicy),
+          f"retry_policy must be a RetryPolicy or None, not {retry_policy!r}")
+    return _decorator(function, workflow, num_workers=num_workers, retry_policy=retry_policy)
+
+
+@overload
+def catch_error(function: F) -> F: ...
+@overload
+def catch_error(*, for_steps: Iterable[str] | None = None) -> Callable[[F], F]: ...
+def catch_error(function: Any = None, *, for_steps: Iterable[str] | None = None) -> Any:
+    """Makes a method an error handler: it takes a `StepFailedEvent` and returns the event to go on with.
+
+    It runs when a step has raised and no retry is left; not for a time limit, a cancellation, or an error of
+    a handler, which ends the run.
+
+    Args:
+        for_steps: the names of the steps it serves; None for all that no other handler names.
+
+    Raises:
+        WorkflowConfigurationError: annotations are missing or name another event.
+    """
+    check(not isinstance(for_steps, str), f"for_steps must be a list of names, as in [{for_steps!r}]")
+    names = None if for_steps is None else tuple(for_steps)
+    return _decorator(function, None, is_handler=True, for_steps=names)
+
+
+def _decorator(function: Any, workflow: type[Workflow] | None, **options: Any) -> Any:
+    def declare(function: Any) -> Any:
+        spec = StepSpec(function.__name__, function, inspect.iscoroutinefunction(function), **options)
+        names = ChainMap(*(frame.f_locals for frame, _ in traceback.walk_stack(sys._getframe())
+                           if frame.f_globals is inspect.unwrap(function).__globals__))
+        twice = "__qualname__" in names.maps[0] and hasattr(names.maps[0].get(spec.name), "_step")
+        spec.check(not twice, "stands twice in its class: give one of the two another name")
+        with contextlib.suppress(NameError):  # an event defined further down: read when the graph is made
+            spec.read(dict(names))
+        function._step = spec
+        if workflow is not None:
+            workflow.add_step(function)
+        return function
+
+    return declare if function is None else declare(function)
+
+
+def declared(workflow: type[Workflow]) -> dict[str, StepSpec]:
+    """The steps of a class by name: its methods and inherited ones, then the functions added."""
+    names = dict.fromkeys(name for owner in reversed(workflow.__mro__) for name in vars(owner))
+    functions: dict[str, Any] = {name: getattr(workflow, name, None) for name in names}
+    specs = {name: getattr(function, "_step", None) for name, function in functions.items()}
+    steps = {name: dataclasses.replace(spec, name=name, function=functions[name])
+             for name, spec in specs.items() if isinstance(spec, StepSpec)}
+    for owner in workflow.__mro__:
+        steps.update(vars(owner).get("_added_steps", {}))
+    return steps
+
+
+class Graph:
+    """The steps of one workflow class, checked.
+
+    Attributes:
+        steps: by name.
+        start: the class of the start event.
+        state_type: what makes the state of a new context.
+        classes: the event classes and the state type: those that saved data may name.
+
+    Raises:
+        WorkflowConfigurationError: the steps don't fit together; the message says what to add where.
+    """
+
+    def __init__(self, owner: str, steps: dict[str, StepSpec], names: dict[str, Any]) -> None:
+        self.owner, self.steps = owner, steps
+        for spec in steps.values():
+            try:
+                if not spec.takes:
+                    spec.read(names)
+            except NameError as error:
+                spec.check(False, f"has an annotation that can't be read ({error}): define or import the "
+                                  "class before the workflow")
+        self._routes: dict[type, list[StepSpec]] = {}
+        self._taken = {kind: spec.name for spec in steps.values() for kind in spec.takes}
+        self._returned = {kind: spec.name for spec in steps.values() for kind in spec.returns
+                          if kind is not NoneType}
+        self._orphans = [kind for kind in self._taken if not issubclass(kind, (*FROM_OUTSIDE, StopEvent))
+                         and not any(issubclass(returned, kind) for returned in self._returned)]
+        states = {spec.state_type for spec in steps.values()} - {None}
+        problems = self._missing_ends() or [*self._loose_events(), *self._handlers(), *self._dead_ends()]
+        if len(states) > 1:
+            problems.append(f"the steps name {len(states)} state types: a context has one state")
+        problems[:0] = [f"{len(problems)} problems"] if len(problems) > 1 else []
+        check(not problems, f"{owner}: " + "\n- ".join(problems))
+        self.start = next(kind for kind in self._taken if issubclass(kind, StartEvent))
+        self.state_type: Any = next(iter(states), dict)
+        self.classes = (*self._taken, *self._returned, self.state_type)
+
+    def takers(self, kind: type[Event]) -> list[StepSpec]:
+        """The steps that name this class of event, else those that name its nearest base class."""
+        if kind not in self._routes:
+            named = ([spec for spec in self.steps.values() if base in spec.takes] for base in kind.__mro__)
+            self._routes[kind] = next(filter(None, named), [])
+        return self._routes[kind]
+
+    def handler(self, failed: StepSpec) -> StepSpec | None:
+        """The error handler of a step: one that names it, else the general one; a handler has none."""
+        handlers = self.takers(StepFailedEvent)
+        naming = [spec for spec in handlers if failed.name in (spec.for_steps or ())]
+        general = [spec for spec in handlers if spec.for_steps is None]
+        return None if failed in handlers else next(iter(naming or general), None)
+
+    def draw(self, path: str | Path | None) -> str:
+        """The graph as a Mermaid flowchart, also written to this file."""
+        lines = ["flowchart TD", *(f'    step_{name}["{name}"]' for name in self.steps)]
+        kinds = {**self._taken, **self._returned}
+        lines += [f'    event_{kind.__name__}(["{kind.__name__}"])' for kind in kinds]
+        for name, spec in self.steps.items():
+            lines += [f"    event_{kind.__name__} --> step_{name}" for kind in spec.takes]
+            lines += [f"    step_{name} --> event_{kind.__name__}" for kind in spec.returns if kind in kinds]
+        text = "\n".join(lines) + "\n"
+        if path is not None:
+            Path(path).write_text(text, encoding="utf-8")
+        return text
+
+    def _missing_ends(self) -> list[str]:
+        starts = [kind.__name__ for kind in self._taken if issubclass(kind, StartEvent)]
+        stops = [kind.__name__ for kind in self._returned if issubclass(kind, StopEvent)]
+        several = "there is more than one kind of {} event ({}): keep one".format
+        problems = {
+            "there are no steps: put @step on its methods": not self.steps,
+            "no step takes the start event: add a step with `ev: StartEvent`": self.steps and not starts,
+            "no step returns a stop event, so no run can end: add a step with `-> StopEvent`":
+                self.steps and not stops,
+            several("start", ", ".join(starts)): len(starts) > 1,
+            several("stop", ", ".join(stops)): len(stops) > 1}
+        return [problem for problem, is_so in problems.items() if is_so]
+
+    def _loose_events(self) -> Iterator[str]:
+        for kind, name in self._taken.items():
+            if issubclass(kind, StopEvent):
+                yield f"step {name!r} takes {kind.__name__}, which ends a run: take another event"
+            elif kind in self._orphans:
+                yield (f"step {name!r} takes {kind.__name__}, but no step returns it: annotate the one that "
+                       f"does with `-> {kind.__name__}`, or derive the event from HumanResponseEvent if it "
+                       "comes from outside")
+        for kind, name in self._returned.items():
+            if not issubclass(kind, TO_OUTSIDE) and not self.takers(kind):
+                yield untaken(name, "returns", kind)
+
+    def _handlers(self) -> Iterator[str]:
+        named = [name for spec in self.steps.values() for name in spec.for_steps or ()]
+        for name in dict.fromkeys(named):
+            if name not in self.steps:
+                yield f"an error handler names the step {name!r}, which is not there"
+            elif named.count(name) > 1:
+                yield f"two error handlers name the step {name!r}: keep one"
+        if sum(spec.for_steps is None for spec in self.takers(StepFailedEvent)) > 1:
+            yield "two error handlers serve all steps: keep one, or name steps with for_steps"
+
+    def _dead_ends(self) -> Iterator[str]:
+        leads = {name: {taker.name for kind in spec.returns for taker in self.takers(kind)}
+                 for name, spec in self.steps.items()}
+        entries: tuple[type, ...] = (*FROM_OUTSIDE, *self._orphans)  # all is said of an orphan already
+        reached = {name for name, spec in self.steps.items() if any(
+            issubclass(kind, entries) for kind in spec.takes)}
+        ending = {name for name, spec in self.steps.items() if any(
+            issubclass(kind, TO_OUTSIDE) or not self.takers(kind) for kind in spec.returns)}
+        for _ in self.steps:  # each round finds the steps that are one event further
+            reached |= {after for name in reached for after in leads[name]}
+            ending |= {name for name in self.steps if leads[name] & ending}
+        lost = [name for name in self.steps if name not in reached]
+        stuck = [name for name in self.steps if name in reached - ending]
+        if lost:
+            yield f"no run gets to {listed(lost)}: let a step that is reached return what it takes"
+        if stuck:
+            yield (f"no run gets out of {listed(stuck)}: let one of them also return a StopEvent, "
+                   "or an event that leads to one")
+
+
+def untaken(name: str, does: str, kind: type[Event]) -> str:
+    """Says of a step that nobody takes what it "returns" or "returned"."""
+    return (f"step {name!r} {does} {kind.__name__}, but no step takes it: "
+            f"add a step with `ev: {kind.__name__}`")
+
+
+def listed(names: Iterable[str]) -> str:
+    """The names of steps for a message, each once: "step 'a'", "steps 'a', 'b'"."""
+    names = list(dict.fromkeys(names))
+    return f"step{'s' if len(names) > 1 else ''} {', '.join(map(repr, names))}"
+
+
+# --- state and its saved form
+
+
+@dataclasses.dataclass(eq=False, slots=True)
+class Job:
+    """One event at one step, from its first attempt to its last.
+
+    Attributes:
+        attempts: how often the step was called for it.
+        began: when the first attempt did, on the clock of the event loop.
+        run: the run it is part of (of its last attempt).
+        task: its last attempt.
+        waits: the names of the waits of this attempt, in order.
+        announced, answers, collected: what an attempt said to and got from outside, for the next one to find.
+    """
+
+    spec: StepSpec
+    event: Event
+    attempts: int = 0
+    began: float = 0.0
+    run: Any = None
+    task: Any = None
+    waits: list[str] = dataclasses.field(default_factory=list)
+    announced: list[str] = dataclasses.field(default_factory=list)
+    answers: dict[str, Event] = dataclasses.field(default_factory=dict)
+    collected: dict[str, list[Event] | None] = dataclasses.field(default_factory=dict)
+
+
+class StateStore(Generic[S]):
+    """The state of a context: a dict, or the dataclass or pydantic model named in `Context[MyState]`."""
+
+    def __init__(self, state: S) -> None:
+        self._state = state
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    async def get(self, key: str, default: Any = MISSING) -> Any:
+        """The value under `key` (of a typed state: the attribute), or `default`.
+
+        Raises:
+            StateKeyError: there is none, and no default.
+        """
+        state = self._state
+        value = state.get(key, default) if isinstance(state, dict) else getattr(state, key, default)
+        if value is MISSING:
+            raise StateKeyError(f"the state has no {key!r}: set it first, or give a default")
+        return value
+
+    async def set(self, key: str, value: Any) -> None:
+        """Puts `value` under `key`.
+
+        Raises:
+            StateKeyError: a typed state declares no such attribute.
+        """
+        if isinstance(self._state, dict):
+            self._state[key] = value
+        elif hasattr(self._state, key):
+            setattr(self._state, key, value)
+        else:
+            raise StateKeyError(f"{type(self._state).__name__} declares no {key!r}")
+
+    async def get_state(self) -> S:
+        """The state itself, not a copy."""
+        return self._state
+
+    async def set_state(self, state: S) -> None:
+        """Replaces the whole state."""
+        self._state = state
+
+    @contextlib.asynccontextmanager
+    async def edit_state(self) -> AsyncIterator[S]:
+        """The state, for changes that take several steps: one such block at a time."""
+        loop = asyncio.get_running_loop()
+        if self._loop is not loop:  # a lock serves one event loop, a context may see several
+            self._loop, self._lock = loop, asyncio.Lock()
+        async with self._lock:
+            yield self._state
+
+
+class StoredContext(Generic[S]):
+    """What a context keeps from run to run, and its saved form; `Context` adds what needs a run.
+
+    Attributes:
+        store: the state.
+    """
+
+    def __init__(self, workflow: Workflow) -> None:
+        self._workflow, self._graph = workflow, workflow._graph()
+        make = self._graph.state_type
+        try:
+            self.store: StateStore[S] = StateStore(make())
+        except TypeError as error:
+            raise WorkflowConfigurationError(f"{make.__name__} needs a default for each field") from error
+        self._paused: list[Job] | None = None  # what a cancelled or loaded run has still to do
+        self._buffers: dict[tuple[str, str], list[Event]] = {}
+        self._unclaimed: list[Event] = []
+        self._lock = threading.Lock()
+
+    async def get(self, key: str, default: Any = MISSING) -> Any:
+        """Short for `ctx.store.get`: the value under `key`, else `default`.
+
+        Raises:
+            StateKeyError: there is none, and no default (it is a KeyError too).
+        """
+        return await self.store.get(key, default)
+
+    async def set(self, key: str, value: Any) -> None:
+        """Short for `ctx.store.set`."""
+        await self.store.set(key, value)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The state, and what the run has still to do, as JSON values; call it in the run's own loop.
+
+        Steps that are done are not run again; one that is under way starts anew when the run goes on.
+
+        Raises:
+            ContextSerializationError: something can't be saved; the message names it.
+        """
+        def saved(job: Job) -> dict[str, Any]:
+            return {"step": job.spec.name, **{
+                name: pack(getattr(job, name), f"step {job.spec.name!r}, {name}")
+                for name in ("event", "announced", "answers", "collected")}}
+
+        jobs = self._to_do()
+        return {"version": 1, "state": pack(self.store._state, "state"),
+                "paused": None if jobs is None else [saved(job) for job in jobs],
+                "buffers": [[*key, pack(events, f"step {key[0]!r}, collected")]
+                            for key, events in self._buffers.items()],
+                "unclaimed": pack(self._unclaimed, "events that nobody took")}
+
+    def _to_do(self) -> list[Job] | None:
+        return self._paused
+
+    def _take_up(self, resumed: bool) -> list[Job]:
+        """What a run begins with: that which is still to do, or nothing and no events left over."""
+        jobs, self._paused = self._paused, None
+        if not resumed:
+            self._buffers.clear()
+            self._unclaimed.clear()
+            return []
+        return [dataclasses.replace(job, attempts=0, began=0.0) for job in jobs or ()]
+
+    def _gather(self, key: tuple[str, str], event: Event, expected: list[type[Any]]) -> list[Event] | None:
+        """Adds an event to those gathered; once all are there, takes out those `expected`, in that order."""
+        with self._lock:  # steps in threads gather, too
+            buffer = self._buffers.setdefault(key, [])
+            if isinstance(event, tuple(expected)):
+                buffer.append(event)
+            left, found = list(buffer), []
+            for kind in expected if len(left) >= len(expected) else ():
+                at = next((at for at, one in enumerate(left) if isinstance(one, kind)), None)
+                if at is not None:
+                    found.append(left.pop(at))
+            if len(found) < len(expected):
+                return None
+            buffer[:] = left
+            return found
+
+    def _claim(self, wanted: Callable[[Event], bool]) -> Event | None:
+        """Takes out the first of the events that came before anybody wanted them."""
+        at = next((at for at, event in enumerate(self._unclaimed) if wanted(event)), None)
+        return None if at is None else self._unclaimed.pop(at)
+
+    @classmethod
+    def from_dict(cls: type[C], workflow: Workflow, data: dict[str, Any]) -> C:
+        """The context that `to_dict` saved; `workflow.run(ctx=...)` without a start event goes on with it.
+
+        Raises:
+            ContextSerializationError: it is no saved context, or does not fit this workflow.
+        """
+        ctx = cls(workflow)
+        try:
+            check(data["version"] == 1, f"a saved context of version {data['version']} can't be read",
+                  ContextSerializationError)
+            ctx.store = StateStore(ctx._read(data, "state", ctx._graph.state_type))
+            for step, key, events in data["buffers"]:
+                ctx._buffers[step, key] = ctx._read([events], 0, list, Event)
+            ctx._unclaimed = ctx._read(data, "unclaimed", list, Event)
+            if data["paused"] is not None:
+                ctx._paused = [ctx._read_job(job) for job in data["paused"]]
+        except (KeyError, TypeError, ValueError, RecursionError) as error:
+            raise ContextSerializationError(f"this is no saved context: {error!r}") from error
+        return ctx
+
+    def _read_job(self, data: dict[str, Any]) -> Job:
+        graph, name = self._graph, data["step"]
+        check(name in graph.steps, f"{graph.owner} has no step {name!r}, which was saved",
+              ContextSerializationError)
+        spec = graph.steps[name]
+        return Job(spec, self._read(data, "event", spec.takes), announced=self._read(data, "announced", list),
+                   answers=self._read(data, "answers", dict, Event),
+                   collected=self._read(data, "collected", dict, (list, NoneType)))
+
+    def _read(self, data: Any, name: Any, kind: Any, items: Any = object) -> Any:
+        value = unpack(data[name], self._graph.classes)
+        inside = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+        if not isinstance(value, kind) or not all(isinstance(item, items) for item in inside):
+            raise TypeError(f"{name}: {type(value).__name__} does not fit there")
+        return value
+
+
+def pack(value: Any, where: str) -> Any:
+    """`value` as JSON can hold it: events, dataclasses, pydantic models and tuples become tagged objects.
+
+    An exception is saved as its text, and comes back as a WorkflowError that says it.
+
+    Args:
+        where: names the value in an error, such as "state".
+
+    Raises:
+        ContextSerializationError: something in it can't be saved; the message names its place.
+    """
+    if value is None or type(value) in (bool, int, float, str):
+        return value
+    if len(where) > 1000:
+        raise ContextSerializationError(f"{where[:60]}... holds itself, or is nested too deeply to be saved")
+    if type(value) is list:
+        return [pack(item, f"{where}[{at}]") for at, item in enumerate(value)]
+    if type(value) is dict and all(type(key) is str for key in value) and _TAG not in value:
+        return {key: pack(item, f"{where}[{key!r}]") for key, item in value.items()}
+    if type(value) is tuple:
+        return {_TAG: "tuple", "value": pack(list(value), where)}
+    if isinstance(value, BaseException):
+        return {_TAG: "error", "value": f"{type(value).__name__}: {value}"}
+    kind = type(value)
+    try:
+        fields = _fields_of(value)
+    except ValueError as error:
+        raise ContextSerializationError(f"{where}: {kind.__name__} can't be saved: {error}") from error
+    packed = {name: pack(item, f"{where}.{name}") for name, item in fields.items()}
+    return {_TAG: f"{kind.__module__}:{kind.__qualname__}", "value": packed}
+
+
+def _fields_of(value: Any) -> dict[str, Any]:
+    if isinstance(value, Event):
+        return value.to_dict()
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value) if field.init}
+    if hasattr(type(value), "model_validate"):
+        return cast(dict[str, Any], value.model_dump(mode="json"))
+    raise ValueError("keep JSON values, events, dataclasses or pydantic models there")
+
+
+def unpack(value: Any, known: Iterable[type] = ()) -> Any:
+    """The value that `pack` made this of. Only classes that are loaded already are used; nothing is imported.
+
+    Args:
+        known: classes found by name alone, also when their module is called otherwise here (as `__main__`).
+
+    Raises:
+        ContextSerializationError: a class is not there, or the data does not fit it.
+    """
+    if isinstance(value, list):
+        return [unpack(item, known) for item in value]
+    if not isinstance(value, dict):
+        return value
+    if _TAG not in value:
+        return {key: unpack(item, known) for key, item in value.items()}
+    content = unpack(value.get("value"), known)
+    if value[_TAG] == "tuple" and isinstance(content, list):
+        return tuple(content)
+    if value[_TAG] == "error":
+        return WorkflowError(content)
+    kind = _find_class(str(value[_TAG]), known)
+    try:
+        return kind.model_validate(content) if hasattr(kind, "model_validate") else kind(**content)
+    except (TypeError, ValueError, WorkflowError) as error:
+        raise ContextSerializationError(f"the saved {kind.__name__} can't be read: {error}") from error
+
+
+def _find_class(tag: str, known: Iterable[type]) -> Any:
+    module, _, name = tag.partition(":")
+    loaded = functools.reduce(lambda owner, part: getattr(owner, part, None), name.split("."),
+                              cast(Any, sys.modules.get(module)))
+    local = [kind for kind in subclasses(Event) if (kind.__module__, kind.__qualname__) == (module, name)]
+    for kind in [*(kind for kind in known if kind.__qualname__ == name), loaded, *reversed(local)]:
+        if isinstance(kind, type) and (
+                issubclass(kind, Event) or dataclasses.is_dataclass(kind) or hasattr(kind, "model_validate")):
+            return kind
+    raise ContextSerializationError(f"the saved data needs the class {name}: import {module} before loading")
+
+
+def subclasses(kind: type[E]) -> Iterator[type[E]]:
+    """All classes derived from this one."""
+    for sub in kind.__subclasses__():
+        yield sub
+        yield from subclasses(sub)
