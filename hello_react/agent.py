@@ -103,6 +103,9 @@ class ReActAgent:
             raise ValueError("llm_client needs a method think(messages), such as HelloAgentsLLM has")
         if not isinstance(tool_executor, ToolExecutor):
             raise ValueError(f"tool_executor must be a ToolExecutor, not {type(tool_executor).__name__}")
+        for name, asked in {"approve": approve, "check_answer": check_answer}.items():
+            if asked is not None and not callable(asked):
+                raise ValueError(f"{name} is a function that is asked each time, not {asked!r}")
         Deadline(time_limit)
         self.llm, self.tools = llm_client, tool_executor
         self.prompt = prompt or getattr(llm_client, "prompt", None) or Prompt()

@@ -118,8 +118,7 @@ class HelloAgentsLLM:
         Raises:
             ModelError: one of the kinds drawn in `errors.py`; a partial text is never a reply.
         """
-        if isinstance(messages, str):
-            raise TypeError('messages is a text: give a list, [{"role": "user", "content": ...}].')
+        _check_messages(messages)
         stop = [stop] if isinstance(stop, str) else list(stop or ())
         deadline = math.inf if timeout is None else time.monotonic() + timeout
         extra = {**self.extra_body, **(options.pop("extra_body", None) or {})}
@@ -190,6 +189,8 @@ class ScriptedLLM:
     """
 
     def __init__(self, replies: Iterable[str | Reply | BaseException]) -> None:
+        if isinstance(replies, (str, Reply)):
+            raise TypeError("replies is one reply: give a list of them, in the order of the calls.")
         self.calls: list[list[Message]] = []
         self._replies = list(replies)
         self._lock = threading.Lock()
@@ -202,11 +203,13 @@ class ScriptedLLM:
         self, messages: Messages, *, stop: str | Sequence[str] | None = (), **options: Any
     ) -> Iterator[Streamed]:
         """The next reply as tokens, then whole; with `stop` cut before an invented Observation."""
+        _check_messages(messages)
         with self._lock:
             number = len(self.calls)
             self.calls.append([dict(message) for message in messages])
         if number >= len(self._replies):
-            raise errors.ModelError(f"The script has {len(self._replies)} replies; one more was asked for. "
+            few = f"{len(self._replies)} {'reply' if len(self._replies) == 1 else 'replies'}"
+            raise errors.ModelError(f"The script has {few}; one more was asked for. "
                                     "Give it as many as the run takes.")
         reply = self._replies[number]
         if isinstance(reply, BaseException):
@@ -289,6 +292,11 @@ def _tell(answer: str | Reply | Iterable[str], cut: bool) -> Iterator[Streamed]:
     yield from reading.close()
     told = reading.reply()
     yield replace(whole, text=told.text, thinking=told.thinking, finish_reason=told.finish_reason)
+
+
+def _check_messages(messages: Any) -> None:
+    if isinstance(messages, str):
+        raise TypeError('messages is a text: give a list, [{"role": "user", "content": ...}].')
 
 
 def _last(stream: Iterator[Streamed]) -> Reply:

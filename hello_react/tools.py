@@ -56,15 +56,17 @@ class Tool:
     def __init__(self, name: str, description: str, function: Callable[..., Any], *,
                  timeout: float | None = 60.0, retries: int = 0) -> None:
         if not isinstance(name, str) or not re.fullmatch(r"[^\W][^\[\](){}:：`\n\"'“”*]{0,59}(?<!\s)", name):
-            raise ToolError(f"A tool's name is 1 to 60 letters, digits, '_', '-' or '.', not {name!r}.")
+            raise ToolError("A tool's name begins with a letter or digit, has 1 to 60 characters and no "
+                            f"brackets, quotes, colons or stars: {name!r} can't be one.")
         if is_finish(name) or LABEL.match(f"{name}:") or means_no_action(name):
             raise ToolError(f"{name!r} has a meaning of its own in a reply; give the tool another name.")
+        if not callable(function) or callable(description):
+            raise ToolError(f"The tool {name!r} needs a function, not {type(function).__name__}. "
+                            "The order is: name, description, function.")
         if not isinstance(description, str) or not description.strip():
             hint = " (python -OO drops docstrings.)" if sys.flags.optimize > 1 else ""
             raise ToolError(f"The tool {name!r} needs a description: it is all that the model knows of it."
                             + hint)
-        if not callable(function):
-            raise ToolError(f"The tool {name!r} needs a function, not {type(function).__name__}.")
         if timeout is not None and (type(timeout) not in (int, float) or not 0 < timeout < math.inf):
             raise ToolError(f"The tool {name!r} needs a timeout above 0 seconds, or None, not {timeout!r}.")
         if type(retries) is not int or retries < 0:
@@ -77,6 +79,8 @@ class Tool:
     def from_function(cls, function: Callable[..., Any], name: str | None = None,
                       description: str | None = None, **options: Any) -> Tool:
         """A tool from a function's own name, docstring (its first paragraph) and parameters."""
+        if not callable(function):
+            raise ToolError(f"A tool is made from a function, not from {function!r:.60}.")
         described = description or (inspect.getdoc(function) or "").strip().split("\n\n")[0]
         own_name: str = getattr(function, "__name__", "")
         return cls(name or own_name, " ".join(described.split()), function, **options)
@@ -134,8 +138,10 @@ class ToolExecutor:
         """Register a `Tool`.
 
         Raises:
-            ToolError: the name differs from a registered one by case, blanks, `_` or `-` only.
+            ToolError: no Tool, or a name that differs from a registered one by case, blanks, `_` or `-` only.
         """
+        if not isinstance(tool, Tool):
+            raise ToolError(f"add takes a Tool, not {tool!r:.60}: for a function there is register_tool.")
         for known in self._tools:
             if known != tool.name and squeeze(known) == squeeze(tool.name):
                 raise ToolError(f"The tools {known!r} and {tool.name!r} are too much alike; rename one.")

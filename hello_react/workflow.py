@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
-from .background import run_in_thread
+from .background import iterate_in_thread, run_in_thread
 
 from .workflow_parts import (  # isort: skip
     ContextSerializationError, Event, EventFieldError, Graph, HumanResponseEvent, InputRequiredEvent, Job,
@@ -176,7 +176,8 @@ class Context(StoredContext[S]):
         _check(isinstance(event, Event), f"{method} takes an event, not {type(event).__name__}")
         job = _current.get(None)
         run: Any = job.run if job is not None and job.run.ctx is self else self._run
-        _check(run is not None, f"{method} needs a run: begin one with workflow.run(ctx=...)")
+        _check(run is not None and not run._is_lost(),
+               f"{method} needs a run: begin one with workflow.run(ctx=...)")
         return run  # type: ignore[no-any-return]
 
     def _expect_job(self, method: str) -> Job:
@@ -214,7 +215,7 @@ class WorkflowHandler(Coroutine[Any, Any, Any]):
         self._timer: asyncio.TimerHandle | None = None
         self._loop: Any = None  # set by _start, with the future and the thread
         self._future: Any = None
-        self._placed = self._begun = self._finished = False
+        self._begun = self._finished = False
         self._outcome: StopEvent | BaseException | None = None
         self._drivers: dict[Any, Generator[Any, Any, Any]] = {}
 
@@ -270,8 +271,6 @@ class WorkflowHandler(Coroutine[Any, Any, Any]):
     def __await__(self) -> Generator[Any, Any, Any]:
         self._start()
         if not self._finished:
-            _check(self._loop is asyncio.get_running_loop(),
-                   "this run began in another event loop: await it there")
             try:
                 yield from asyncio.wait([self._future]).__await__()
             except asyncio.CancelledError:
@@ -292,7 +291,7 @@ class WorkflowHandler(Coroutine[Any, Any, Any]):
 
     def _start(self) -> None:
         """Begins in the running loop, at once or when the workflow has a free place."""
-        if self._loop is None and self._outcome is None:
+        if self._loop is None and not self._finished:
             _check(self.ctx._run is self, "this context was given to another run before this one began")
             self._loop, self._thread = asyncio.get_running_loop(), threading.get_ident()
             self._future = self._loop.create_future()
@@ -300,6 +299,8 @@ class WorkflowHandler(Coroutine[Any, Any, Any]):
                 self._begin()
             else:
                 self._workflow._places.admit(self)
+        _check(self._finished or self._loop is asyncio.get_running_loop(),
+               "this run began in another event loop: await it and read its stream there")
 
     def _begin(self) -> None:
         if self._outcome is not None:
@@ -311,6 +312,9 @@ class WorkflowHandler(Coroutine[Any, Any, Any]):
             self._queue(job)
         for event, name in self._inbox:
             self._route(event, name)
+
+    def _is_lost(self) -> bool:  # its loop was closed before it ended
+        return self._outcome is None and self._loop is not None and self._loop.is_closed()
 
     def _expect_on(self) -> None:
         if self._outcome is not None:
@@ -366,8 +370,8 @@ class WorkflowHandler(Coroutine[Any, Any, Any]):
             self._queues.setdefault(name, deque()).append(job)
 
     def _launch(self, job: Job, delay: float = 0.0) -> None:
-        self._jobs[job] = None
         job.task = self._loop.create_task(self._attempt(job, delay))
+        self._jobs[job] = None
         job.task.add_done_callback(functools.partial(self._step_done, job))
 
     async def _attempt(self, job: Job, delay: float) -> Any:
@@ -387,7 +391,7 @@ class WorkflowHandler(Coroutine[Any, Any, Any]):
         def in_thread() -> Generator[Any, None, None]:
             yield spec.function(**values)  # a generator: so a StopIteration becomes what asyncio can pass on
 
-        result = await asyncio.to_thread(next, in_thread())
+        [result] = [value async for value in iterate_in_thread(in_thread())]
         return await result if inspect.isawaitable(result) else result
 
     def _step_done(self, job: Job, task: asyncio.Task[Any]) -> None:
@@ -420,8 +424,8 @@ class WorkflowHandler(Coroutine[Any, Any, Any]):
                 self._queue(self._queues[name].popleft())
 
     def _step_failed(self, job: Job, error: BaseException) -> None:
-        policy, facts = job.spec.retry_policy, self._facts(job, error)
-        delay = None if policy is None else policy.next(facts["elapsed_seconds"], job.attempts, error)
+        facts = self._facts(job, error)
+        delay = job.spec.delay(facts["elapsed_seconds"], job.attempts, error)
         handler = self._graph.handler(job.spec) if isinstance(error, Exception) else None
         if delay is not None:
             self._launch(job, delay)
@@ -483,7 +487,7 @@ class WorkflowHandler(Coroutine[Any, Any, Any]):
         if self.ctx._run is self:
             self.ctx._run = None
         if self._workflow._places is not None:
-            self._workflow._places.admit(ended=self)
+            self._workflow._places.admit()
         if self._news is not None:
             self._news.set()
         outcome = self._outcome
@@ -568,19 +572,15 @@ class Workflow:
         name: Any = getattr(function, "__name__", function)
         spec: Any = getattr(function, "_step", None)
         check(spec is not None, f"function {name!r} is no step: put @step above it")
-        check(name not in cls._step_specs(), f"{cls.__name__} has a step {name!r}: choose another name")
+        check(name not in declared(cls), f"{cls.__name__} has a step {name!r}: choose another name")
         cls._added_steps = {**vars(cls).get("_added_steps", {}), name: spec}
         for kind in (cls, *subclasses(cls)):
             kind._checked = None
 
     @classmethod
-    def _step_specs(cls) -> dict[str, StepSpec]:
-        return declared(cls)
-
-    @classmethod
     def _graph(cls) -> Graph:
         if vars(cls).get("_checked") is None:
-            cls._checked = Graph(cls.__name__, cls._step_specs(), {**vars(cls)})
+            cls._checked = Graph(cls.__name__, declared(cls), {**vars(cls)})
         return cls._checked  # type: ignore[return-value]
 
     def validate(self) -> None:
@@ -643,6 +643,8 @@ class Workflow:
         ctx = Context(self) if ctx is None else ctx
         _check(type(ctx._workflow) is type(self),
                f"this context belongs to the workflow {type(ctx._workflow).__name__}")
+        if ctx._run is not None and ctx._run._is_lost():
+            ctx._run._cancel()  # so that what it had still to do is taken up
         _check(ctx._run is None or ctx._run._loop is None,
                "this context is in use by a run: await that run, or use another")
         _check(not (start and fields), f"give a start_event or fields of one, not both: {', '.join(fields)}")
@@ -658,20 +660,20 @@ class Workflow:
 class _Places:
     """Lets so many runs of a workflow go on at a time; the next in line begins when one ends."""
 
-    def __init__(self, free: int) -> None:
-        self.free = free
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.taken: list[WorkflowHandler] = []
         self.waiting: deque[WorkflowHandler] = deque()
         self.lock = threading.Lock()  # the runs of one workflow may be in several threads
 
-    def admit(self, *runs: WorkflowHandler, ended: WorkflowHandler | None = None) -> None:
+    def admit(self, *runs: WorkflowHandler) -> None:
         with self.lock:
             self.waiting.extend(runs)
-            self.free += ended is not None and ended._placed
-            while self.free and self.waiting:
+            self.taken = [run for run in self.taken if not (run._finished or run._is_lost())]
+            while self.waiting and len(self.taken) < self.number:
                 run = self.waiting.popleft()
-                if run._outcome is None and not run._loop.is_closed():
-                    self.free -= 1
-                    run._placed = True
+                if not (run._finished or run._is_lost()):
+                    self.taken.append(run)
                     run._loop.call_soon_threadsafe(run._begin)
 
 

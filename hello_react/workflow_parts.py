@@ -363,6 +363,18 @@ class StepSpec:
                        f"is annotated to return {getattr(kind, '__name__', kind)}: "
                        "a step returns an event or None")
 
+    def delay(self, elapsed_time: float, attempts: int, error: BaseException) -> float | None:
+        """Seconds until a failed step is tried again, or None; refuses what is neither."""
+        policy = self.retry_policy
+        try:
+            delay = None if policy is None else policy.next(elapsed_time, attempts, error)
+        except StopIteration as stop:  # no future can pass it on
+            raise RuntimeError(f"the retry policy of step {self.name!r} raised StopIteration") from stop
+        check(delay is None or isinstance(delay, (int, float)),
+              f"the retry policy of step {self.name!r} returned {delay!r}: return seconds or None",
+              WorkflowRuntimeError)
+        return delay
+
     def check(self, holds: Any, problem: str) -> None:
         """Raises the error that says so of this step, unless it holds."""
         check(holds, f"step {self.name!r} {problem}")
@@ -500,7 +512,7 @@ class Graph:
 
     def handler(self, failed: StepSpec) -> StepSpec | None:
         """The error handler of a step: one that names it, else the general one; a handler has none."""
-        handlers = self.takers(StepFailedEvent)
+        handlers = [spec for spec in self.steps.values() if StepFailedEvent in spec.takes]
         naming = [spec for spec in handlers if failed.name in (spec.for_steps or ())]
         general = [spec for spec in handlers if spec.for_steps is None]
         return None if failed in handlers else next(iter(naming or general), None)
@@ -550,7 +562,7 @@ class Graph:
                 yield f"an error handler names the step {name!r}, which is not there"
             elif named.count(name) > 1:
                 yield f"two error handlers name the step {name!r}: keep one"
-        if sum(spec.for_steps is None for spec in self.takers(StepFailedEvent)) > 1:
+        if sum(spec.for_steps is None and StepFailedEvent in spec.takes for spec in self.steps.values()) > 1:
             yield "two error handlers serve all steps: keep one, or name steps with for_steps"
 
     def _dead_ends(self) -> Iterator[str]:
@@ -732,15 +744,16 @@ class StoredContext(Generic[S]):
             buffer = self._buffers.setdefault(key, [])
             if isinstance(event, tuple(expected)):
                 buffer.append(event)
-            left, found = list(buffer), []
-            for kind in expected if len(left) >= len(expected) else ():
-                at = next((at for at, one in enumerate(left) if isinstance(one, kind)), None)
+            left, found = list(buffer), {}
+            places = range(len(expected) if len(left) >= len(expected) else 0)
+            for place in sorted(places, key=lambda place: -len(expected[place].__mro__)):  # subclasses first
+                at = next((at for at, one in enumerate(left) if isinstance(one, expected[place])), None)
                 if at is not None:
-                    found.append(left.pop(at))
+                    found[place] = left.pop(at)
             if len(found) < len(expected):
                 return None
             buffer[:] = left
-            return found
+            return [found[place] for place in places]
 
     def _claim(self, wanted: Callable[[Event], bool]) -> Event | None:
         """Takes out the first of the events that came before anybody wanted them."""

@@ -715,3 +715,9 @@ def test_a_clients_own_prompt_is_taken_unless_another_is_given():
     ReActAgent(model, tools(), prompt=Prompt(lang="en")).run("q", verbose=False)
     assert prompts(ReActAgent(model, tools()))[0].endswith("|q|")
     assert "Tools:" in model.calls[1][0]["content"]
+
+
+@pytest.mark.parametrize("name", ["approve", "check_answer"])
+def test_a_guard_that_is_no_function_is_refused_before_the_run(name):
+    with pytest.raises(ValueError, match=f"{name} is a function"):
+        agent(DONE, **{name: True})

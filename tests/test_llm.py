@@ -1668,3 +1668,16 @@ def test_ask_a_stream_without_a_reply():
 def test_typed_errors_reach_the_caller_of_ask():  # L48
     with ModelServer([error(401, "no")]) as server, pytest.raises(AuthenticationError):
         list(ask(client(server), ASKED, stop=OBSERVATION_STOPS, timeout=None))
+
+
+def test_a_script_that_is_one_reply_and_messages_that_are_a_text_are_called_out():
+    with pytest.raises(TypeError, match="give a list of them"):
+        ScriptedLLM("Action: Finish[1]")
+    with pytest.raises(TypeError, match="messages is a text"):
+        ScriptedLLM(["a"]).think("hello")
+    with pytest.raises(ModelError, match="The script has 0 replies"):
+        ScriptedLLM([]).think([])
+    script = ScriptedLLM(["a"])
+    script.think([])
+    with pytest.raises(ModelError, match="The script has 1 reply; one more"):
+        script.think([])

@@ -164,6 +164,21 @@ def test_function_without_docstring_is_refused_with_the_reason():
         ToolExecutor().tool(silent)
 
 
+@pytest.mark.parametrize(
+    ("register", "told"),
+    [
+        (lambda tools: tools.add(str.upper), "add takes a Tool, .* there is register_tool"),
+        (lambda tools: tools.add(Tool.from_function(3)), "made from a function, not from 3"),
+        (lambda tools: tools.register_tool("Up", str.upper, "Writes it large."), "order is: name, description"),
+        (lambda tools: tools.register_tool("Up", "Writes it large.", "upper"), "needs a function, not str"),
+        (lambda tools: tools.register_tool("a[b]", "Writes it large.", str.upper), r"no brackets.*'a\[b\]' can't"),
+    ],
+)
+def test_what_is_no_tool_is_refused_with_what_to_do(register, told):
+    with pytest.raises(ToolError, match=told):
+        register(ToolExecutor())
+
+
 # --- input
 
 
