@@ -46,7 +46,8 @@ class MissingExtraError(HelloReactError):
     """
 
     def __init__(self, feature: str, extra: str) -> None:
-        super().__init__(f"{feature} needs an optional part: pip install 'hello-react[{extra}]'")
+        super().__init__(f"{feature} needs an optional part: pip install 'hello-react[{extra}]' "
+                         f"(in a copy of the repository: pip install '.[{extra}]')")
         self.extra = extra
 
 

