@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 from .background import iterate_in_thread, run_in_thread
+from .console import write
 
 from .workflow_parts import (  # isort: skip
     ContextSerializationError, Event, EventFieldError, Graph, HumanResponseEvent, InputRequiredEvent, Job,
@@ -176,8 +177,7 @@ class Context(StoredContext[S]):
         _check(isinstance(event, Event), f"{method} takes an event, not {type(event).__name__}")
         job = _current.get(None)
         run: Any = job.run if job is not None and job.run.ctx is self else self._run
-        _check(run is not None and not run._is_lost(),
-               f"{method} needs a run: begin one with workflow.run(ctx=...)")
+        _check(run and not run._is_lost(), f"{method} needs a run: begin one with workflow.run(ctx=...)")
         return run  # type: ignore[no-any-return]
 
     def _expect_job(self, method: str) -> Job:
@@ -202,10 +202,9 @@ class WorkflowHandler(Coroutine[Any, Any, Any]):
         ctx: the context of the run.
     """
 
-    def __init__(self, ctx: Context[Any], start: StartEvent | None) -> None:
+    def __init__(self, ctx: Context[Any]) -> None:
         self.ctx, self._workflow, self._graph = ctx, ctx._workflow, ctx._graph
-        self._resumed = start is None
-        self._inbox: list[tuple[Event, str | None]] = [] if start is None else [(start, None)]
+        self._inbox: list[tuple[Event, str | None]] = []  # what was sent before it began
         self._jobs: dict[Job, None] = {}  # under way, or between two attempts
         self._queues: dict[str, deque[Job]] = {}
         self._busy: dict[str, int] = defaultdict(int)
@@ -308,7 +307,7 @@ class WorkflowHandler(Coroutine[Any, Any, Any]):
         self._begun = True
         if self._workflow.timeout is not None:
             self._timer = self._loop.call_later(self._workflow.timeout, self._time_out)
-        for job in self.ctx._take_up(self._resumed):
+        for job in self.ctx._take_up():
             self._queue(job)
         for event, name in self._inbox:
             self._route(event, name)
@@ -380,8 +379,7 @@ class WorkflowHandler(Coroutine[Any, Any, Any]):
         _current.set(job)
         spec = job.spec
         job.began = job.began or self._loop.time()
-        job.attempts += 1
-        job.run, job.waits = self, []
+        job.run, job.waits, job.attempts = self, [], job.attempts + 1
         parts = {"workflow": self._workflow, "event": job.event, "context": self.ctx}
         values = {name: parts[part] for name, part in spec.parameters.items()}
         self._say("Running step %s", spec.name)
@@ -486,8 +484,6 @@ class WorkflowHandler(Coroutine[Any, Any, Any]):
                             listed(job.spec.name for job in self._jobs))
         if self.ctx._run is self:
             self.ctx._run = None
-        if self._workflow._places is not None:
-            self._workflow._places.admit()
         if self._news is not None:
             self._news.set()
         outcome = self._outcome
@@ -497,11 +493,13 @@ class WorkflowHandler(Coroutine[Any, Any, Any]):
                 self._future.exception()  # known anyway: asyncio need not report that nobody looked at it
         elif self._future is not None:
             self._future.set_result(outcome.result if type(outcome) is StopEvent else outcome)
+        if self._workflow._places is not None:
+            self._workflow._places.admit()
 
     def _say(self, text: str, *values: str) -> None:
         _logger.info(text, *values)
         if self._workflow.verbose:
-            sys.stdout.write(text % values + "\n")
+            write(sys.stdout, text % values + "\n")
 
 
 @dataclass
@@ -641,8 +639,8 @@ class Workflow:
                  fields: dict[str, Any]) -> WorkflowHandler:
         kind = self._graph().start
         ctx = Context(self) if ctx is None else ctx
-        _check(type(ctx._workflow) is type(self),
-               f"this context belongs to the workflow {type(ctx._workflow).__name__}")
+        _check(isinstance(ctx, Context), f"ctx must be a Context, not {type(ctx).__name__}")
+        _check(type(ctx._workflow) is type(self), f"this context belongs to {type(ctx._workflow).__name__}")
         if ctx._run is not None and ctx._run._is_lost():
             ctx._run._cancel()  # so that what it had still to do is taken up
         _check(ctx._run is None or ctx._run._loop is None,
@@ -653,7 +651,8 @@ class Workflow:
         _check(start is None or isinstance(start, kind),
                f"start_event must be a {kind.__name__}, not {type(start).__name__}")
         ctx._workflow, ctx._graph = self, self._graph()
-        ctx._run = WorkflowHandler(ctx, start)
+        ctx._set_to_do(start)
+        ctx._run = WorkflowHandler(ctx)
         return ctx._run
 
 

@@ -330,7 +330,7 @@ class StepSpec:
     state_type: Any = None
 
     def read(self, names: dict[str, Any]) -> None:
-        """Reads the annotations; NameError if one names what is not defined yet."""
+        """Reads the annotations; NameError or AttributeError if one names what is not defined yet."""
         hints = typing.get_type_hints(self.function, localns=names)
         events: dict[str, tuple[type[Event], ...]] = {}
         self.parameters = {}
@@ -398,8 +398,9 @@ def step(function: Any = None, *, workflow: type[Workflow] | None = None, num_wo
     """Makes a method a step of its workflow: it runs for each event of the classes in its annotation.
 
     An event goes to every step that names its class, else to those that name its nearest base class. A step
-    may also take a `Context`. `async def` steps run on the event loop; plain `def` steps run in a worker
-    thread, so they may block, and they may use the methods of `Context` that are not awaited.
+    may also take a `Context`. `async def` steps run on the event loop. A plain `def` step runs in a thread of
+    its own, so it may block (the end of a run leaves it to itself), and it may use the methods of `Context`
+    that are not awaited.
 
     Args:
         workflow: for a plain function: the workflow class to add it to (as `add_step` does).
@@ -438,12 +439,14 @@ def catch_error(function: Any = None, *, for_steps: Iterable[str] | None = None)
 
 def _decorator(function: Any, workflow: type[Workflow] | None, **options: Any) -> Any:
     def declare(function: Any) -> Any:
+        check(inspect.isfunction(function), f"{function!r} is no function: put @step on one, "
+                                            "below @staticmethod and the like")
         spec = StepSpec(function.__name__, function, inspect.iscoroutinefunction(function), **options)
         names = ChainMap(*(frame.f_locals for frame, _ in traceback.walk_stack(sys._getframe())
                            if frame.f_globals is inspect.unwrap(function).__globals__))
         twice = "__qualname__" in names.maps[0] and hasattr(names.maps[0].get(spec.name), "_step")
         spec.check(not twice, "stands twice in its class: give one of the two another name")
-        with contextlib.suppress(NameError):  # an event defined further down: read when the graph is made
+        with contextlib.suppress(NameError, AttributeError):  # of an event defined further down: read later
             spec.read(dict(names))
         function._step = spec
         if workflow is not None:
@@ -484,7 +487,7 @@ class Graph:
             try:
                 if not spec.takes:
                     spec.read(names)
-            except NameError as error:
+            except (NameError, AttributeError) as error:
                 spec.check(False, f"has an annotation that can't be read ({error}): define or import the "
                                   "class before the workflow")
         self._routes: dict[type, list[StepSpec]] = {}
@@ -689,7 +692,7 @@ class StoredContext(Generic[S]):
             self.store: StateStore[S] = StateStore(make())
         except TypeError as error:
             raise WorkflowConfigurationError(f"{make.__name__} needs a default for each field") from error
-        self._paused: list[Job] | None = None  # what a cancelled or loaded run has still to do
+        self._paused: list[Job] | None = None  # what a run that is new, cancelled or loaded has to do
         self._buffers: dict[tuple[str, str], list[Event]] = {}
         self._unclaimed: list[Event] = []
         self._lock = threading.Lock()
@@ -729,13 +732,16 @@ class StoredContext(Generic[S]):
     def _to_do(self) -> list[Job] | None:
         return self._paused
 
-    def _take_up(self, resumed: bool) -> list[Job]:
-        """What a run begins with: that which is still to do, or nothing and no events left over."""
-        jobs, self._paused = self._paused, None
-        if not resumed:
+    def _set_to_do(self, start: Event | None) -> None:
+        """Leaves nothing to do but this event, and no events left over; of None, all as it is."""
+        if start is not None:
+            self._paused = [Job(spec, start) for spec in self._graph.takers(type(start))]
             self._buffers.clear()
             self._unclaimed.clear()
-            return []
+
+    def _take_up(self) -> list[Job]:
+        """What a run begins with: that which is still to do."""
+        jobs, self._paused = self._paused, None
         return [dataclasses.replace(job, attempts=0, began=0.0) for job in jobs or ()]
 
     def _gather(self, key: tuple[str, str], event: Event, expected: list[type[Any]]) -> list[Event] | None:

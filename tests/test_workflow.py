@@ -9,6 +9,8 @@ import functools
 import gc
 import json
 import logging
+import os
+import queue
 import subprocess
 import sys
 import textwrap
@@ -46,6 +48,7 @@ from hello_react.workflow import (
     catch_error,
     step,
 )
+from hello_react.workflow_parts import declared
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -127,6 +130,13 @@ async def read(handler: Any) -> tuple[list[Event], BaseException | None]:
     except (WorkflowError, ValueError, ArithmeticError) as error:
         return seen, error
     return seen, None
+
+
+async def read_first(handler: Any) -> Event:
+    """The first event of a stream."""
+    async for event in handler.stream_events():
+        return event  # type: ignore[no-any-return]
+    raise AssertionError("the stream is empty")
 
 
 def refused(workflow: type[Workflow]) -> str:
@@ -465,6 +475,50 @@ def test_plain_steps_run_in_threads_side_by_side() -> None:
     go(main)
 
 
+def test_as_many_plain_steps_at_a_time_as_there_are_workers() -> None:
+    meet = threading.Barrier(40, timeout=10)
+
+    class Wide(Workflow):
+        @step
+        def start(self, ctx: Context, ev: StartEvent) -> One | None:
+            for n in range(40):
+                ctx.send_event(One(n=n))
+            return None
+
+        @step(num_workers=40)
+        def work(self, ev: One) -> Two:
+            meet.wait()
+            return Two(n=ev.n)
+
+        @step
+        def join(self, ctx: Context, ev: Two) -> StopEvent | None:
+            return StopEvent("met") if ctx.collect_events(ev, [Two] * 40) else None
+
+    assert Wide().run_sync() == "met"
+
+
+def test_a_script_does_not_wait_for_a_thread_beyond_the_time_limit() -> None:
+    go_on = threading.Event()
+    told: queue.Queue[BaseException] = queue.Queue()
+
+    class Stuck(Workflow):
+        @step
+        def start(self, ctx: Context, ev: StartEvent) -> StopEvent:
+            go_on.wait(20)
+            try:
+                ctx.write_event_to_stream(Event())
+            except WorkflowError as error:
+                told.put(error)
+            return StopEvent()
+
+    began = time.monotonic()
+    with pytest.raises(WorkflowTimeoutError):
+        Stuck(timeout=0.05).run_sync()
+    assert time.monotonic() - began < 10
+    go_on.set()
+    assert isinstance(told.get(timeout=10), WorkflowCancelledError)  # its event loop is closed by now
+
+
 def test_a_thread_that_goes_on_after_the_end_is_told() -> None:
     told: list[BaseException] = []
     ended = threading.Event()
@@ -634,7 +688,7 @@ def test_a_child_class_may_replace_a_step() -> None:
         assert await Child().run() == 1000
         assert (await Chain().run()) == 20
     go(main)
-    assert "more" in Named._step_specs()
+    assert "more" in declared(Named)
 
 
 @pytest.mark.parametrize(("signature", "words"), [
@@ -653,6 +707,13 @@ def test_annotations_that_say_too_little(signature: str, words: str) -> None:
         exec(f"@step\nasync def work({signature}:\n    pass\n", names)
     assert words in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_only_functions_become_steps() -> None:
+    for wrong in (staticmethod(len), int, 5, Chain()):
+        for mark in (step, catch_error):
+            with pytest.raises(WorkflowConfigurationError, match="is no function: put @step on one"):
+                mark(wrong)  # type: ignore[call-overload]
 
 
 def test_extra_parameters_with_defaults_are_left_alone() -> None:
@@ -683,6 +744,11 @@ def test_annotations_may_name_classes_defined_later_or_locally() -> None:
             async def start(self, ev: StartEvent) -> Nowhere:
                 return None
 
+        class Nested(Workflow):
+            @step
+            async def start(self, ev: StartEvent) -> Later.Inner:
+                return None
+
         class Later(Event):
             pass
     """)
@@ -692,6 +758,8 @@ def test_annotations_may_name_classes_defined_later_or_locally() -> None:
     with pytest.raises(WorkflowConfigurationError, match="'start' has an annotation that can't") as caught:
         names["Never"]().run()
     assert "'Nowhere' is not defined" in str(caught.value)
+    with pytest.raises(WorkflowConfigurationError, match=r"can't be read .* has no attribute 'Inner'"):
+        names["Nested"]().run()
 
 
 def test_options_are_checked() -> None:
@@ -942,6 +1010,7 @@ class Fan(Workflow):
     ([Two(n=2), Three(n=9), One(n=1)], [One, Two], [One(n=1), Two(n=2)]),  # W13
     ([One(n=1), One(n=2), Two(n=3)], [Two, One], [Two(n=3), One(n=1)]),  # a surplus one waits
     ([One(n=1), Two(n=2)], [Event, Event], [One(n=1), Two(n=2)]),
+    ([Two(n=2), One(n=1)], [Event, Two], [One(n=1), Two(n=2)]),  # the class and a class derived from it
     ([One(n=1)], [One], [One(n=1)]),
     ([One(n=1)], [], []),
 ])
@@ -1188,11 +1257,17 @@ def test_context_carries_state_from_run_to_run() -> None:  # W19
         assert await handler == 1
         assert await workflow.run(ctx=handler.ctx) == 2
         assert await Counter().run(ctx=ctx) == 4  # another object of the same class
-        with pytest.raises(WorkflowRuntimeError, match="this context belongs to the workflow Counter"):
+        with pytest.raises(WorkflowRuntimeError, match="this context belongs to Counter"):
             Chain().run(ctx=ctx)
     go(main)
     ctx: Context[Any] = Context(Counter())  # and from loop to loop
     assert [Counter().run_sync(ctx=ctx) for _ in range(3)] == [1, 2, 3]
+
+
+def test_what_is_given_as_a_context_is_one() -> None:
+    for wrong in ("x", {}, StartEvent(), Context):
+        with pytest.raises(WorkflowRuntimeError, match=f"ctx must be a Context, not {type(wrong).__name__}"):
+            Chain().run(wrong)  # type: ignore[arg-type]
 
 
 def test_context_in_two_runs_at_once() -> None:  # W18
@@ -1539,6 +1614,31 @@ def test_so_many_runs_at_a_time() -> None:
     assert workflow.now == 0
 
 
+class Errand(Workflow):
+    @step
+    async def start(self, ev: City) -> One:
+        await asyncio.sleep(0.01)
+        return One(n=len(ev.city))
+
+    @step
+    async def end(self, ev: One) -> StopEvent:
+        return StopEvent(ev.n)
+
+
+def test_a_run_cancelled_or_saved_before_it_began_goes_on() -> None:
+    async def main() -> None:
+        workflow = Errand(num_concurrent_runs=1)
+        first, second = workflow.run(city="Rome"), workflow.run(city="Berlin")
+        saved = second.ctx.to_dict()
+        await second.cancel_run()
+        assert await first == 4
+        assert await workflow.run(ctx=second.ctx) == 6
+        assert await workflow.run(ctx=Context.from_dict(workflow, saved)) == 6
+    go(main)
+    handler = Errand().run(city="Oslo")
+    assert Errand().run_sync(ctx=Context.from_dict(Errand(), handler.ctx.to_dict())) == 4
+
+
 def test_a_run_cancelled_just_when_its_place_is_free() -> None:
     async def main() -> None:
         workflow = Chain(num_concurrent_runs=1)
@@ -1664,6 +1764,28 @@ def test_a_policy_of_ones_own() -> None:
     assert "step_done" in seen[2]["message"]
 
 
+@pytest.mark.parametrize(("give", "kind", "words"), [
+    (lambda: "1", WorkflowRuntimeError, "the retry policy of step 'start' returned '1': return seconds or None"),
+    (lambda: next(iter(())), RuntimeError, "the retry policy of step 'start' raised StopIteration"),
+])
+def test_a_policy_that_gives_no_seconds(give: Any, kind: type[Exception], words: str) -> None:
+    class Odd(RetryPolicy):
+        def next(self, elapsed_time: float, attempts: int, error: BaseException) -> float | None:
+            return give()  # type: ignore[no-any-return]
+
+    class Own(Workflow):
+        @step(retry_policy=Odd())
+        async def start(self, ev: StartEvent) -> StopEvent:
+            raise ValueError("broken")
+
+    async def main() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda loop, context: None)
+        with pytest.raises(kind) as caught:
+            await asyncio.wait_for(Own().run(), 5)
+        assert str(caught.value) == words
+    go(main)
+
+
 def test_ending_while_an_attempt_is_due() -> None:
     class Patient(Workflow):
         @step(retry_policy=RetryPolicy(delay=30.0))
@@ -1750,6 +1872,20 @@ def test_a_handler_may_lead_back_and_name_its_steps() -> None:
         assert await Detour().run(n=3) == "fine"
         assert await Detour().run() == "others: start"
     go(main)
+
+
+def test_a_step_for_all_events_is_no_error_handler() -> None:
+    class Sink(Failing):
+        @step
+        async def all_others(self, ev: Event) -> StopEvent:
+            return StopEvent(ev)
+
+        @step
+        async def all_others_too(self, ev: Event) -> None:
+            return None
+
+    with pytest.raises(ValueError, match="broken"):
+        Sink().run_sync()
 
 
 def test_handlers_are_checked() -> None:
@@ -2261,6 +2397,41 @@ def test_a_run_belongs_to_its_loop() -> None:
         handler.wait()
 
 
+def test_a_run_whose_loop_was_closed_is_taken_up_in_another() -> None:
+    workflow = Asker(num_concurrent_runs=1)
+
+    async def main() -> Any:
+        handler = workflow.run()
+        await until_asked(handler, "Your name?")
+        return handler
+    left = asyncio.run(main())
+    with pytest.raises(WorkflowRuntimeError, match="send_event needs a run: begin one with"):
+        left.ctx.send_event(Answer(text="Ada"))
+    with pytest.raises(WorkflowRuntimeError, match="this run began in another event loop"):
+        asyncio.run(read_first(left))
+
+    async def other() -> Any:
+        handler = workflow.run(ctx=left.ctx)  # it gets the place that the first can't need any more
+        handler.ctx.send_event(Answer(text="Ada"))
+        return await asyncio.wait_for(handler, 5)
+    assert asyncio.run(other()) == "Hello, Ada! 1 1"
+    assert left.done()
+    asyncio.run(main())  # once more left behind, and its place is free again
+    early = workflow.run()
+    early.ctx.send_event(Answer(text="Bob"))
+    assert early.wait() == "Hello, Bob! 1 1"
+
+
+def test_a_stream_is_read_in_the_loop_of_its_run() -> None:
+    async def main() -> None:
+        handler = Slow().run()
+        await asyncio.sleep(0.01)
+        with pytest.raises(WorkflowRuntimeError, match="this run began in another event loop"):
+            await asyncio.to_thread(asyncio.run, read_first(handler))
+        await handler.cancel_run()
+    go(main)
+
+
 @pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit, asyncio.CancelledError, StopAsyncIteration])
 @pytest.mark.parametrize("blocking", [True, False])
 def test_errors_that_are_no_exceptions_end_the_run(kind: type[BaseException], blocking: bool,
@@ -2282,7 +2453,10 @@ def test_errors_that_are_no_exceptions_end_the_run(kind: type[BaseException], bl
         async def handle(self, ev: StepFailedEvent) -> StopEvent:
             raise ev.exception
 
-    with pytest.raises(WorkflowCancelledError if kind is asyncio.CancelledError else kind):
+    expected = WorkflowCancelledError if kind is asyncio.CancelledError else kind
+    if blocking and kind is StopAsyncIteration:  # as a StopIteration, it can't leave its thread as it is
+        expected = RuntimeError
+    with pytest.raises(expected):
         Raising().run_sync()
     gc.collect()
     assert caplog.text == ""
@@ -2337,6 +2511,20 @@ def test_verbose(capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFi
 
     Quiet(verbose=True).run_sync()
     assert "Step start produced" not in capsys.readouterr().out  # the run was over by then
+
+
+def test_verbose_output_that_the_console_lacks_the_letters_for() -> None:
+    code = textwrap.dedent("""
+        from hello_react.workflow import StartEvent, StopEvent, Workflow, step
+        class Work(Workflow):
+            @step
+            async def gr\u00fc\u00dfen(self, ev: StartEvent) -> StopEvent:
+                return StopEvent()
+        Work(verbose=True).run_sync()
+    """)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, cwd=ROOT,
+                          env={**os.environ, "PYTHONIOENCODING": "ascii"})
+    assert done.stdout.splitlines() == ["Running step gr??en", "Step gr??en produced event StopEvent"]
 
 
 def test_drawing(tmp_path: Path) -> None:
