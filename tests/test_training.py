@@ -97,6 +97,7 @@ def test_an_answer_is_compared_by_its_words(answer: str | None, wanted: str, rig
 
 
 @pytest.mark.model
+@pytest.mark.timeout(900)
 def test_a_few_steps_lower_the_loss_and_leave_a_file_that_the_server_loads(tmp_path: Path) -> None:
     for package in ("torch", "gguf", "tokenizers"):
         pytest.importorskip(package)

@@ -48,8 +48,8 @@ def calculate(expression: str) -> str:
 
     `%` is percent, unless a number, a name or a bracket follows: then it is modulo, as `mod` always is (both
     with the sign of the divisor). A percentage is added only to 1 or to another one: 200 + 10% is refused, as
-    it may mean 220 or 200.1. A comma separates the arguments of a function; elsewhere it groups thousands. A
-    currency sign is dropped if there is only one kind.
+    it may mean 220 or 200.1. A comma separates the values of a function that takes several; elsewhere it
+    groups thousands. A currency sign is dropped if there is only one kind.
 
     Returns:
         The result: exact, else with 15 significant digits.
@@ -252,12 +252,18 @@ def _tokens(text: str) -> list[tuple[str, int]]:
         assert match is not None  # \S takes whatever is left
         token = match[0]
         if token in ("(", "["):
-            in_function.append(token == "[" or bool(found and re.match(r"[^\W\d]", found[-1][0])))
+            in_function.append(token == "[" or bool(found and _takes_several(found[-1][0])))
         elif token in (")", "]") and in_function:
             in_function.pop()
         found.append((token, position))
         position = match.end()
     return [*found, ("", len(text))]
+
+
+def _takes_several(word: str) -> bool:
+    """Whether a comma after this name's bracket may separate values; sqrt(7,921) can only mean thousands."""
+    function = _FUNCTIONS.get(word.lower().removeprefix("math."))
+    return bool(re.match(r"[^\W\d]", word)) and (function is None or function[2] > 1)
 
 
 def _number(token: str) -> Fraction:
