@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -374,7 +375,7 @@ def test_unusable_model_files(monkeypatch, tmp_path):
         local.LocalServer(tmp_path / "broken.gguf", tmp_path / "text.gguf")
     with pytest.raises(ModelError, match=r"could not start with .*broken.gguf:\n") as caught:
         local.LocalServer(tmp_path / "broken.gguf")
-    assert "failed to load model" in str(caught.value)
+    assert re.search("failed to load model|Failed to init server", str(caught.value))  # as far as its log came
     assert "Traceback" not in str(caught.value)
 
 

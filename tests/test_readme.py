@@ -51,7 +51,7 @@ def test_options_settings_and_files_exist(name):
     text = read(name)
     known = {option for action in build_parser()._actions for option in action.option_strings}
     used = set(re.findall(r"(?<![\w-])(--[a-z][a-z-]+)", text))
-    assert used <= known | {"--no-deps"}, used - known
+    assert used <= known | {"--no-deps", "--speed"}, used - known
     named = set(re.findall(r"\b((?:LLM|SERPAPI|OPENWEATHER|LOCAL)_[A-Z_]+)\b", text))
     assert named <= {*NAMES, "LLM_"}
     for link in re.findall(r"\]\((?!https?:|#)([^)]+)\)", text):

@@ -193,6 +193,7 @@ def run_server(path: str, adapter: str, alias: str, key: str, context: int, port
         # Trap: this holds the interpreter until the model is loaded; only then is a dead parent noticed.
         server = xllamacpp.Server(params)
     except RuntimeError as error:
+        time.sleep(0.3)  # llama.cpp writes its log, which tells the cause, in a thread of its own
         raise SystemExit(str(error)) from None
     report(server.listening_address)
     threading.Event().wait()
