@@ -7,16 +7,13 @@ from typing import Any
 
 import pytest
 
-from hello_react import Action, Prompt, ReActAgent, parse
+from hello_react import ReActAgent
 from hello_react.errors import HelloReactError
-from hello_react.llm import OBSERVATION_STOPS
 from hello_react.local import available, embedded_llm
-from hello_react.local.client import EmbeddedLLM, grammar
 from hello_react.local.prompt import FINGERPRINT_KEY, embedded_prompt, fingerprint, trained_prompt
 from hello_react.local.serve import ADAPTER
 from hello_react.local.training.evaluate import holds, shipped_tools
 from hello_react.tools import ToolExecutor
-from tests.servers import ModelServer
 
 pytestmark = pytest.mark.skipif(not ADAPTER.exists(), reason="no adapter")
 
@@ -87,53 +84,3 @@ def test_a_tool_it_has_never_seen(client: Any) -> None:
     )
     assert [call.tool for step in result.steps for call in step.calls] == ["WaterLevel"]
     assert holds(result.answer, "7.4 m"), result
-
-
-def asked(question: str, history: str = "") -> list[Any]:
-    return trained_prompt().messages(question, shipped_tools().describe(), history)
-
-
-def test_a_prompt_of_the_trained_form_brings_its_grammar_and_no_other_does() -> None:
-    reply = "Thought: It is known.\nAction: Finish[1]"
-    with ModelServer([reply] * 5) as server:
-        client = EmbeddedLLM("m", "k1234567", server.url)
-        client.think(asked("Who was Šárka d'Arc?"), stop=OBSERVATION_STOPS)
-        client.think(Prompt(lang="en", template="{question}{history}").messages("Who?", ""), stop=["\n"])
-        client.think(asked("Who?"))  # no stop words: not the text agent
-        client.think(asked("Who?"), stop=["\n"], extra_body={"grammar": "root ::= [a-z]"})
-        own = EmbeddedLLM("m", "k1234567", server.url, extra_body={"grammar": "root ::= [0-9]"})
-        own.think(asked("Who?"), stop=["\n"])
-    first, *others = [body.get("grammar") for body in server.bodies]
-    assert [rule.split(" ::= ")[0] for rule in first.splitlines()] == ["root", "call", "text", "words", "word"]
-    assert '"Search[" words "]"' in first
-    assert '"Lookup[" text "]"' in first
-    assert '"Šárka"' in first
-    assert "\"d'Arc\"" in first
-    assert others == [None, None, "root ::= [a-z]", "root ::= [0-9]"]
-
-
-def test_a_search_of_several_arguments_is_left_free() -> None:
-    tools = ToolExecutor()
-
-    @tools.tool
-    def Search(query: str, limit: int) -> str:
-        """Finds pages."""
-        return ""
-
-    rules = grammar(trained_prompt().text('Who is "Bo\\"?', tools.describe()))
-    assert rules is not None
-    assert '"Search[" text "]"' in rules
-
-
-@pytest.mark.model
-def test_names_are_searched_for_as_they_were_read(client: Any) -> None:
-    """Also words with quotes and backslashes, which the grammar has to escape."""
-    for name in ("Vrzkhølm-Dąbx", 'Tolkyen\\Tokein "Jr."', "Zzyzx Qoppa Rd", "克里斯 Nguyễn"):
-        history = f"Thought: I need {name}.\nAction: Search[Bo]\nObservation: Bo: not {name}.\n"
-        for prompt in (asked(f"When was {name} born?"), asked("Who is that?", history)):
-            reply = client.think(prompt, stop=OBSERVATION_STOPS)
-            found = parse(reply.text, ["Search", "Lookup", "Calculator"]).move
-            if isinstance(found, Action) and found.tool == "Search":
-                known = set(prompt[-1]["content"].split())
-                bare = {word.strip("\"'.,:;?!()[]") for word in known}
-                assert set(found.input.split()) <= known | bare, reply.text

@@ -152,7 +152,6 @@ def embedded_llm(say: Say = None, **options: Any) -> HelloAgentsLLM:
         As `LocalServer`.
     """
     from ..llm import HelloAgentsLLM
-    from .client import EmbeddedLLM
     from .prompt import embedded_prompt
 
     if not available():
@@ -164,9 +163,8 @@ def embedded_llm(say: Say = None, **options: Any) -> HelloAgentsLLM:
             server = _shared[files] = LocalServer(*files)
             if say:
                 say(NOTE if server.path == weights_path() else f"Model: {server.model}, on this machine.")
-    kind = EmbeddedLLM if server.adapter else HelloAgentsLLM
-    client = kind(model=server.model, api_key=server.api_key, base_url=server.url,
-                  **{"temperature": 0, "max_tokens": 512, "timeout": 300, **options})
+    client = HelloAgentsLLM(model=server.model, api_key=server.api_key, base_url=server.url,
+                            **{"temperature": 0, "max_tokens": 512, "timeout": 300, **options})
     client.prompt = embedded_prompt()
     return client
 
