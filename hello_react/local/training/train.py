@@ -20,6 +20,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy
 import torch
@@ -61,7 +62,7 @@ class Tree:
 
     def seen(self) -> torch.Tensor:
         """Which tokens each token sees: its ancestors and itself."""
-        matrix = numpy.eye(len(self.tokens), dtype=bool)
+        matrix: Any = numpy.eye(len(self.tokens), dtype=bool)
         for node, parent in enumerate(self.parents):
             if parent >= 0:
                 matrix[node] |= matrix[parent]
