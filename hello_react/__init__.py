@@ -2,8 +2,8 @@
 
     >>> from hello_react import ReActAgent, ScriptedLLM, ToolExecutor
     >>> agent = ReActAgent(ScriptedLLM(["Thought: I know it.\\nAction: Finish[Paris]"]), ToolExecutor())
-    >>> print(agent.run("What is the capital of France?", verbose=False))
-    Paris
+    >>> agent.run("What is the capital of France?", verbose=False).answer
+    'Paris'
 
 Read `parser`, `tools` and `agent` in that order: they are the whole agent. Names below are loaded when first
 used, so importing the package costs nothing and does nothing.

@@ -5,8 +5,8 @@
     ... def area(width: float, height: float) -> float:
     ...     "The area of a rectangle."
     ...     return width * height
-    >>> print(tools.describe())
-    - area: The area of a rectangle. Input: a JSON object with "width" (number), "height" (number).
+    >>> tools.describe()
+    '- area: The area of a rectangle. Input: a JSON object with "width" (number), "height" (number).'
     >>> tools.execute("area", '{"width": 2, "height": 3.5}').text
     '7.0'
 
