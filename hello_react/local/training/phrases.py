@@ -63,3 +63,20 @@ THINGS, QUALITIES = _words("THINGS"), _words("QUALITIES")
 QUALITY_ASKED, QUALITY_TOLD = _lines("QUALITY_ASKED"), _lines("QUALITY_TOLD")
 """Tools made of a thing and a quality of it: questions and descriptions."""
 POLITE, POLITE_AFTER = _lines("POLITE"), _lines("POLITE_AFTER")
+COMPARED = {
+    name: _lines(name)
+    for name in (
+        *("DIFFERENCE", "DIFFERENCE_MORE", "DIFFERENCE_PEOPLE", "TOGETHER", "TIMES", "WHICH", "WHICH_PEOPLE"),
+        *("OLDER", "YOUNGER", "AGE", "SPAN_TO_YEAR", "SPAN_AGE_IN", "SPAN_BIRTHS", "SPAN_THINGS"),
+        *("IS_MORE", "IS_LESS", "BOTH", "FOLLOW_UP", "DESCRIBED", "HOP_ASIDE"),
+    )
+}
+"""Questions about one or two subjects {x} and {y} by what is done with their facts."""
+FACTOR = _lines("FACTOR")
+"""A calculation with one fact: the question | the expression."""
+JOINT = _lines("JOINT")
+"""What joins a question and a sum."""
+POINTERS = {kind: names.split(", ") for kind, names in (line.split(": ") for line in _lines("POINTERS"))}
+"""How a question points at a subject through another one, by the fact that leads there."""
+READING = _lines("READING")
+"""Questions on the shipped articles: title | question | answer, or "-" and a word that the article lacks."""

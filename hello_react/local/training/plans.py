@@ -22,7 +22,7 @@ from ...tools import ToolExecutor
 from ..prompt import trained_prompt
 from . import phrases
 from .kits import Kit, custom_tool
-from .world import Subject, World, chosen, fill
+from .world import Subject, World, chosen, fill, usual_facts
 
 NOT_FOUND = "I could not find the answer."
 """How a run ends when the answer can't be had."""
@@ -152,20 +152,20 @@ class Script:
             names: what must not be changed.
         """
         rng, style = self.rng, self.rng.random()
-        if style < 0.07:
+        if rng.random() < 0.09:
             polite = rng.choice(phrases.POLITE)
             if polite.endswith((", ", "so ")) and question.startswith(_OPENERS):
                 question = question[0].lower() + question[1:]
             question = polite + question
-        elif style < 0.1:
+        if rng.random() < 0.05:
             question += rng.choice(phrases.POLITE_AFTER)
-        elif style < 0.19:
+        if style < 0.11:
             question = _mistyped(question, names, rng)
-        elif style < 0.23 and not question.startswith(names):
+        elif style < 0.15 and not question.startswith(names):
             question = question[:1].lower() + question[1:].rstrip("?.")
-        elif style < 0.25:
+        elif style < 0.17:
             question = question.rstrip("?") + "??"
-        elif style < 0.33 and self.kind not in _CASE_MATTERS:
+        elif style < 0.25 and self.kind not in _CASE_MATTERS:
             self._letters = rng.choice([str.lower, str.lower, str.lower, str.upper])
             self._names = tuple(name.removeprefix("the ") for name in names)
             question = self._letters(question)
@@ -192,8 +192,21 @@ class Script:
         only_year = re.search(r"\b(?:year|YEAR)\b", self._asked_first) and re.search(r" \d{4}$", value)
         return value[-4:] if only_year else value
 
+    def one_of(self, lines: list[str]) -> str:
+        """One of the lines for training, or of the held-out ones."""
+        return self.rng.choice(chosen(lines, self.world.held_out))
+
+    def compared(self, name: str, **slots: str) -> str:
+        """A question of a table of `phrases.COMPARED`."""
+        text = fill(self.one_of(phrases.COMPARED[name]), slots)
+        return text[:1].upper() + text[1:] if self.rng.random() < 0.9 else text
+
+    def pointer(self, kind: str, name: str) -> str:
+        """How a question points at something through `name`."""
+        return self.one_of(phrases.POINTERS[kind]).replace("{x}", name)
+
     def phrase(self, attribute: str, name: str) -> str:
-        asked = self.rng.choice(chosen(phrases.ATTRIBUTES[attribute].asked, self.world.held_out))
+        asked = self.one_of(phrases.ATTRIBUTES[attribute].asked)
         text = asked.replace("{x}", name)
         self._asked_first = self._asked_first or asked
         return text[:1].upper() + text[1:] if asked[0] in "{W" else text
@@ -206,14 +219,7 @@ class Script:
             raise Unsuited
         noun, _, _, word = phrases.ATTRIBUTES[attribute]
         value, plain = subject.facts[attribute], subject.name.removeprefix("the ")
-        thought = thought or self.rng.choice(
-            [
-                f"I need the {noun} of {subject.name}.",
-                f"I need the {noun} of {subject.name}.",
-                f"I have to find the {noun} of {subject.name}.",
-                f"First I look up {subject.name}.",
-            ]
-        )
+        thought = thought or f"I need the {noun} of {subject.name}."
         seen = self.act(thought, self.kit.search, plain)
         if " may mean" in seen and subject.title in seen and subject.title != plain:
             seen = self.act(f"I mean the {subject.kind}.", self.kit.search, subject.title)
@@ -314,15 +320,7 @@ def _described(script: Script) -> None:
     script.ask(
         script.phrase(attribute, f"the {words}")
         if attribute
-        else rng.choice(
-            [
-                f"{verb} the {words}?",
-                f"{verb} the {words}?",
-                f"Name the {words}.",
-                words,
-                f"What is the name of the {words}?",
-            ]
-        ),
+        else script.compared("DESCRIBED", verb=verb, words=words),
         words,
     )
     seen = script.act(f"I look for the {words}.", script.kit.search, words)
@@ -340,7 +338,8 @@ def _sum(script: Script) -> None:
     rng, words = script.rng, script.words
     asked, expression, unit = rng.choice(chosen(phrases.SUMS, script.world.held_out)).split("|")
     number = [words.whole(2, 99_999) for _ in range(3)]
-    written = [f"{one:,}" if rng.random() < 0.1 else str(one) for one in number]
+    grouped = 0 if "}, {" in asked else 0.12  # in a list of numbers, commas part them
+    written = [f"{one:,}" if rng.random() < grouped else str(one) for one in number]
     slots = {
         "a": written[0],
         "b": written[1],
@@ -378,10 +377,10 @@ def _sum(script: Script) -> None:
     if unit:
         given = given.replace(",", "")
     result = script.calculate(
-        rng.choice(["I have to calculate this.", "I need to calculate.", "This is a calculation."]), given
+        "I have to calculate this.", given
     )
     answer = f"{result} {unit}".strip()
-    script.finish(rng.choice([f"The result is {result}.", "That is the result."]), answer)
+    script.finish(f"The result is {result}.", answer)
 
 
 def _tool(script: Script) -> None:
@@ -391,13 +390,8 @@ def _tool(script: Script) -> None:
     question, given, result, answer = make()
     script.ask(question, given, *re.findall(r'"([^"]+)"', question), *re.findall(r"\b[A-Z0-9]\S*", question))
     script.kit.stubs[tool.name].result = result
-    thought = script.rng.choice(
-        [f"{tool.name} can tell this.", f"I use {tool.name} for this.", f"{tool.name} fits this question."]
-    )
-    script.act(thought, tool.name, given)
-    script.finish(
-        script.rng.choice([f"The answer is {answer.rstrip('.')}.", "Now I know the answer."]), answer
-    )
+    script.act(f"{tool.name} can tell this.", tool.name, given)
+    script.finish("Now I know the answer.", answer)
 
 
 def _number(value: str) -> tuple[str, str, str]:
@@ -483,34 +477,38 @@ def _difference(script: Script) -> None:
     first, second, attribute = _pair(script, (*_COUNTED, "height", "length"))
     noun, x, y = phrases.ATTRIBUTES[attribute].noun, first.name, second.name
     more = script.rng.choice(_DIFFERENCE.get(attribute, ("",)))
-    asked = [
-        f"What is the difference between the {noun} of {x} and the {noun} of {y}?",
-        f"By how much does the {noun} of {x} differ from that of {y}?",
-        f"difference in {noun} between {x} and {y}",
-        f"Compare the {noun} of {x} with that of {y}: what is the difference?",
-    ]
-    if more:
-        asked += [
-            f"How much {more} is {x} than {y}?",
-            f"How much {more} than {y} is {x}?",
-            f"By how much is {x} {more} than {y}?",
-            f"How many {'metres' if attribute in ('height', 'depth') else 'km'} {more} is {x} than {y}?",
-            f"{x} and {y}: how much {more} is the first than the second?",
-            f"I want to know how much {more} {x} is than {y}.",
-        ] * 2
-        if script.world.held_out:
-            asked = [f"Tell me how much {more} {x} is than {y}.", f"{x} is {more} than {y} by how much?"]
-    elif attribute == "population":
-        asked += [
-            f"How many more people live in {x} than in {y}?",
-            f"How many more inhabitants does {x} have than {y}?",
-        ] * 2
-    script.ask(script.rng.choice(asked), x, y)
+    if more and script.rng.random() < 0.75:
+        metres = attribute in ("height", "depth")
+        units = "metres" if metres else "square kilometres" if attribute == "area" else "kilometres"
+        asked = script.compared("DIFFERENCE_MORE", x=x, y=y, more=more, units=units)
+    elif attribute == "population" and script.rng.random() < 0.6:
+        asked = script.compared("DIFFERENCE_PEOPLE", x=x, y=y)
+    else:
+        asked = script.compared("DIFFERENCE", x=x, y=y, noun=noun)
+    script.ask(asked, x, y)
     left, right = _both(script, first, second, attribute)
     expression, factor, unit = _expression(left, right)
     result = script.calculate(f"{left} and {right}: I need the difference.", expression)
     answer = " ".join(filter(None, [result.removeprefix("-"), factor, unit]))
     script.finish(f"The difference is {answer}.", answer)
+
+
+def _together(script: Script) -> None:
+    """The sum of two facts, or how often one goes into the other."""
+    first, second, attribute = _pair(script, (*_COUNTED, "number", "height"))
+    noun, x, y = phrases.ATTRIBUTES[attribute].noun, first.name, second.name
+    sign = script.rng.choice("++/")
+    plain = {"height": "high", "length": "long", "depth": "deep"}.get(attribute, "large")
+    asked = script.compared("TOGETHER" if sign == "+" else "TIMES", x=x, y=y, noun=noun, plain=plain)
+    script.ask(asked, x, y)
+    left, right = _both(script, first, second, attribute)
+    (a, a_factor, unit), (b, b_factor, b_unit) = _number(left), _number(right)
+    if unit != b_unit or a_factor != b_factor or (b.startswith("-") and sign == "/"):
+        raise Unsuited
+    told, wanted = ("the sum", f"{a} + {b}") if sign == "+" else ("to divide them", f"{a} / {b}")
+    result = script.calculate(f"{left} and {right}: I need {told}.", wanted)
+    answer = " ".join(filter(None, [result, a_factor, unit])) if sign == "+" else result
+    script.finish(f"The result is {answer}.", answer)
 
 
 def _which(script: Script) -> None:
@@ -521,34 +519,12 @@ def _which(script: Script) -> None:
     if attribute == "population":
         more = rng.random() < 0.8
         word = "more" if more else "fewer"
-        asked = [
-            f"Which has {word} inhabitants, {x} or {y}?",
-            f"Do more people live in {x} or in {y}?" if more else f"Which has fewer people, {x} or {y}?",
-            f"Which one has the {'larger' if more else 'smaller'} population: {x} or {y}?",
-            f"Which {_kind(first)} has {word} people, {x} or {y}?",
-            f"Where do {word} people live, in {x} or in {y}?",
-            f"Compare {x} and {y}: where do {word} people live?",
-        ]
+        asked = script.compared("WHICH_PEOPLE", x=x, y=y, word=word, kind=_kind(first))
     else:
         more = rng.random() < 0.7
         word = rng.choice(_SUPERLATIVES[attribute])[0 if more else 1]
-        asked = [
-            f"Which is {word}, {x} or {y}?",
-            f"Is {x} or {y} {word}?",
-            f"Which one is {word}: {x} or {y}?",
-            f"What is {word}, {x} or {y}?",
-            f"{x} or {y}, which is {word}?",
-            f"Between {x} and {y}, which is the {word} one?",
-            f"Compare {x} and {y}: which is {word}?",
-            f"which is {word} {x} or {y}",
-            f"I wonder which is {word}, {x} or {y}.",
-            f"Which {_kind(first)} is {word}, {x} or {y}?",
-            f"{x} vs {y}: which one is {word}?",
-            f"Name the {word} one: {x} or {y}.",
-        ]
-        if script.world.held_out:
-            asked = [f"Of {x} and {y}, which is {word}?", f"Tell me which is {word}: {x} or {y}."]
-    script.ask(rng.choice(asked), x, y)
+        asked = script.compared("WHICH", x=x, y=y, word=word, kind=_kind(first))
+    script.ask(asked, x, y)
     left, right = _both(script, first, second, attribute)
     wanted = _compare(script, (first, second), (left, right), more)
     script.finish(f"{wanted[0]} is {wanted[1].name}.", wanted[1].name.removeprefix("the "))
@@ -599,67 +575,31 @@ def _older(script: Script) -> None:
     if _year(first.facts["born"]) == _year(second.facts["born"]):
         raise Unsuited
     earlier = rng.random() < 0.6
-    asked = (
-        [
-            f"Who is older, {x} or {y}?",
-            f"Who was born first, {x} or {y}?",
-            f"Was {x} or {y} born earlier?",
-            f"Who was born earlier, {x} or {y}?",
-            f"Between {x} and {y}, who is the older one?",
-            f"{x} or {y}: who came into the world first?",
-            f"who is older {x} or {y}",
-            f"Name the older one: {x} or {y}.",
-        ]
-        if earlier
-        else [
-            f"Who is younger, {x} or {y}?",
-            f"Who was born later, {x} or {y}?",
-            f"Between {x} and {y}, who is the younger one?",
-            f"Was {x} or {y} born later?",
-        ]
-    )
-    if script.world.held_out:
-        asked = [
-            f"Of {x} and {y}, who was born {'first' if earlier else 'later'}?",
-            f"Tell me who is {'older' if earlier else 'younger'}: {x} or {y}.",
-        ]
-    script.ask(rng.choice(asked), x, y)
+    script.ask(script.compared("OLDER" if earlier else "YOUNGER", x=x, y=y), x, y)
     left, right = _both(script, first, second, "born")
     _, wanted = _compare(script, (first, second), (_year(left), _year(right)), not earlier)
     script.finish(f"{_year(wanted.facts['born'])} is {wanted.name}.", wanted.name)
 
 
 def _age(script: Script) -> None:
-    subject, rng = script.world.subject("born", "died"), script.rng
-    x = subject.name
+    subject = script.world.subject("born", "died")
+    script.ask(script.compared("AGE", x=subject.name), subject.name)
+    _age_of(script, subject, f"I need the dates of birth and death of {subject.name}.")
+
+
+def _age_of(script: Script, subject: Subject, thought: str) -> None:
+    """Read both dates of a person and calculate the age at death."""
     born, died = subject.facts["born"], subject.facts["died"]
     if _as_digits(born) >= _as_digits(died):
         raise Unsuited
-    asked = [
-        f"How old was {x} when he died?",
-        f"How old was {x} when she died?",
-        f"At what age did {x} die?",
-        f"How old did {x} get?",
-        f"How old was {x} at death?",
-        f"What age did {x} reach?",
-        f"how old was {x} when he died",
-        f"How old did {x} become?",
-        f"{x} died at what age?",
-        f"How many years did {x} live?",
-        f"age of {x} at death",
-        f"What was {x}'s age at the time of death?",
-    ]
-    if script.world.held_out:
-        asked = [f"To what age did {x} live?", f"Tell me how old {x} was when death came."]
-    script.ask(rng.choice(asked), x)
-    seen = script.read(subject, "born", f"I need the dates of birth and death of {x}.")
+    seen = script.read(subject, "born", thought)
     if died not in script._history:
         raise Unsuited
     result = script.calculate(
         f"Born on {seen}, died on {died}: I calculate the age.",
         f"floor(({_as_digits(died)} - {_as_digits(born)}) / 10000)",
     )
-    script.finish(f"{x} was {result} years old.", f"{result} years")
+    script.finish(f"{subject.name} was {result} years old.", f"{result} years")
 
 
 def _span(script: Script) -> None:
@@ -673,43 +613,17 @@ def _span(script: Script) -> None:
         later = year + rng.randint(3, 150)
         verb = {"year": "published", "released": "released", "founded": "founded", "born": "born"}[attribute]
         x = subject.name
-        asked = [
-            f"How many years after {x} was {verb} was the year {later}?",
-            f"How many years lie between the year {x} was {verb} and {later}?",
-            f"How many years before {later} was {x} {verb}?",
-            f"{x} was {verb} how many years before {later}?",
-            f"How long before {later} was {x} {verb}, in years?",
-        ]
-        if attribute == "born":
-            asked += [f"How old was {x} in {later}?", f"What age did {x} turn in {later}?"] * 2
-        else:
-            asked += [f"How old was {x} in {later}?"]
-        script.ask(rng.choice(asked), x, str(later))
+        table = "SPAN_AGE_IN" if attribute == "born" and rng.random() < 0.5 else "SPAN_TO_YEAR"
+        script.ask(script.compared(table, x=x, verb=verb, later=str(later)), x, str(later))
         value = script.read(subject, attribute)
         result = script.calculate(f"{script.says(subject, attribute)}.", f"{later} - {_year(value)}")
         script.finish(f"It is {result} years.", f"{result} years")
         return
     first, second, attribute = _pair(script, ("year", "released", "born", "founded"))
     x, y = first.name, second.name
-    if attribute == "born":
-        asked = [
-            f"How many years lie between the births of {x} and {y}?",
-            f"How many years apart were {x} and {y} born?",
-            f"How many years older is {x} than {y}?",
-            f"How many years younger is {x} than {y}?",
-            f"What is the difference in age between {x} and {y}?",
-            f"By how many years is {x} older than {y}?",
-        ]
-    else:
-        beginning = "publication" if attribute == "year" else "beginning"
-        asked = [
-            f"How many years lie between {x} and {y}?",
-            f"How many years apart did {x} and {y} come out?",
-            f"How many years passed between {x} and {y}?",
-            f"How many years passed between the {beginning} of {x} and {y}?",
-            f"How many years apart are {x} and {y}?",
-        ]
-    script.ask(rng.choice(asked), x, y)
+    beginning = {"year": "publication", "founded": "foundation"}.get(attribute, "beginning")
+    table = "SPAN_BIRTHS" if attribute == "born" else "SPAN_THINGS"
+    script.ask(script.compared(table, x=x, y=y, beginning=beginning), x, y)
     left, right = _both(script, first, second, attribute)
     if _year(left) == _year(right):
         raise Unsuited
@@ -719,35 +633,54 @@ def _span(script: Script) -> None:
     script.finish(f"The difference is {result} years.", f"{result} years")
 
 
-_HOPS = {  # a fact whose value is a subject itself, and how a question points at it
-    "capital": ("the capital of {x}", "city", ("population",)),
-    "author": ("the author of {x}", "person", ("born", "died", "birthplace")),
-    "designer": ("the designer of {x}", "person", ("born", "birthplace")),
-    "discovered": ("the discoverer of {x}", "person", ("born", "died", "birthplace")),
-    "architect": ("the architect of {x}", "person", ("born", "birthplace")),
-    "country": (
-        "the country where {x} is",
-        "country",
-        ("capital", "population", "currency", "language", "area"),
-    ),
+_ABOUT = {
+    "person": ("born", "died", "birthplace"),
+    "city": ("population",),
+    "country": ("capital", "population", "currency", "language", "area"),
 }
+"""What a question of two hops asks about what it points at."""
+_HOPS = {
+    "capital": "city",
+    "author": "person",
+    "designer": "person",
+    "discovered": "person",
+    "architect": "person",
+    "inventor": "person",
+    "country": "country",
+    "capital of": "country",
+}
+"""A fact whose value is a subject itself, and its kind."""
 
 
 def _two_hops(script: Script) -> None:
     rng, world = script.rng, script.world
     by_name = {one.title: one for one in world.subjects}
-    link = rng.choice(sorted(_HOPS))
-    pointer, _, wanted = _HOPS[link]
-    pairs = [(one, by_name[one.facts[link]]) for one in world.subjects if one.facts.get(link) in by_name]
+    link = rng.choice([*sorted(_HOPS), "capital of", "author"])
+    wanted = _ABOUT[_HOPS[link]]
+    pairs = [
+        (one, by_name[one.facts[link].removeprefix("the ")])
+        for one in world.subjects
+        if one.facts.get(link, "").removeprefix("the ") in by_name
+    ]
     pairs = [(one, two) for one, two in pairs if set(wanted) & two.facts.keys()]
     if not pairs:
         raise Unsuited
     first, second = rng.choice(pairs)
+    spoken = script.pointer(link, first.name)
+    if {"born", "died"} <= second.facts.keys() and rng.random() < 0.2:
+        script.ask(script.compared("AGE", x=spoken), first.name)
+        script.read(first, link, f"First I need {spoken}.")
+        thought = f"{script.says(first, link)}. Now I need the dates of birth and death of {second.name}."
+        _age_of(script, second, thought)
+        return
     attribute = rng.choice(sorted(set(wanted) & second.facts.keys()))
-    spoken = pointer.replace("{x}", first.name)
-    if link == "author" and rng.random() < 0.3:
-        spoken = f"the writer of {first.name}"
-    script.ask(script.phrase(attribute, spoken), first.name)
+    if link == "capital of" and rng.random() < 0.3:
+        there = rng.choice(["that country", "the country", "this country"])
+        spoken = f"the country whose capital is {first.name}"
+        asked = script.compared("HOP_ASIDE", x=first.name, asked=script.phrase(attribute, there))
+    else:
+        asked = script.phrase(attribute, spoken)
+    script.ask(asked, first.name)
     noun = phrases.ATTRIBUTES[attribute].noun
     script.read(first, link, f"First I need {spoken}.")
     value = script.read(
@@ -762,30 +695,15 @@ def _with_factor(script: Script) -> None:
     attribute = rng.choice(["height", "length", "depth", "diameter", "number", "employees", "height"])
     subject = script.world.subject(attribute)
     noun, x, n = phrases.ATTRIBUTES[attribute].noun, subject.name, rng.randint(2, 99)
-    asked, pattern = rng.choice(
-        [
-            (f"What is {n} times the {noun} of {x}?", "{v} * " + str(n)),
-            (f"What is twice the {noun} of {x}?", "{v} * 2"),
-            (f"What is half the {noun} of {x}?", "{v} / 2"),
-            (f"What is the {noun} of {x} divided by {n}?", "{v} / " + str(n)),
-            (f"Multiply the {noun} of {x} by {n}.", "{v} * " + str(n)),
-            (f"Add {n} to the {noun} of {x}.", "{v} + " + str(n)),
-            (f"What is the {noun} of {x} plus {n}?", "{v} + " + str(n)),
-            (f"What is the {noun} of {x} minus {n}?", "{v} - " + str(n)),
-            (f"Take the {noun} of {x} and multiply it by {n}.", "{v} * " + str(n)),
-            (f"What do you get if you double the {noun} of {x}?", "{v} * 2"),
-            (f"Divide the {noun} of {x} by {n}.", "{v} / " + str(n)),
-            (f"What is a third of the {noun} of {x}?", "{v} / 3"),
-            (f"What is {n}% of the {noun} of {x}?", str(n) + "% of {v}"),
-        ]
-    )
-    script.ask(asked, x)
+    asked, pattern = script.one_of(phrases.FACTOR).split("|")
+    slots = {"n": str(n), "noun": noun, "x": x}
+    script.ask(fill(asked, slots), x)
     value = script.read(subject, attribute)
     number, factor, unit = _number(value)
     if factor:
         raise Unsuited
     result = script.calculate(
-        f"{script.says(subject, attribute)}. Now I calculate.", pattern.replace("{v}", number)
+        f"{script.says(subject, attribute)}. Now I calculate.", fill(pattern, {**slots, "v": number})
     )
     script.finish(f"The result is {result}.", f"{result} {unit}".strip())
 
@@ -808,25 +726,22 @@ def _yes_no(script: Script) -> None:
             "depth": ("deeper", "deep"),
         }[attribute]
         noun = phrases.ATTRIBUTES[attribute].noun
+        less = rng.random() < 0.25
+        unit_asked = rng.choice([unit, {"m": "metres", "km": "kilometres"}.get(unit, unit)])
+        slots = {"x": subject.name, "word": word, "plain": plain, "noun": noun, "unit": unit_asked}
+        limit_asked = f"{int(limit):,}" if rng.random() < 0.4 and limit.isdigit() else limit
         script.ask(
-            rng.choice(
-                [
-                    f"Is {subject.name} {word} than {limit} {unit}?",
-                    f"Is {subject.name} more than {limit} {unit} {plain}?",
-                    f"Is {subject.name} over {limit} {unit} {plain}?",
-                    f"Does {subject.name} have a {noun} of more than {limit} {unit}?",
-                    f"Is the {noun} of {subject.name} above {limit} {unit}?",
-                ]
-            ),
+            script.compared("IS_LESS" if less else "IS_MORE", limit=limit_asked, **slots),
             subject.name,
-            limit,
+            limit_asked,
         )
         value = script.read(subject, attribute)
         result = script.calculate(
             f"{script.says(subject, attribute)}. I compare it with {limit} {unit}.",
             f"{_number(value)[0]} - {limit}",
         )
-        sign, answer = ("negative", "No") if result.startswith("-") else ("positive", "Yes")
+        negative = result.startswith("-")
+        sign, answer = "negative" if negative else "positive", "Yes" if negative == less else "No"
         script.finish(f"The difference is {sign}.", answer)
         return
     attribute = rng.choice(
@@ -853,7 +768,11 @@ def _yes_no(script: Script) -> None:
         "designer": f"Did {claim} design {subject.name}?",
         "country": f"Is {subject.name} in {claim}?",
         "founder": f"Did {claim} found {subject.name}?",
-    }.get(attribute, f"Is {claim} the {phrases.ATTRIBUTES[attribute].noun} of {subject.name}?")
+    }.get(attribute, "")
+    noun = phrases.ATTRIBUTES[attribute].noun
+    asked = asked or rng.choice(
+        [f"Is {claim} the {noun} of {subject.name}?", f"Is the {noun} of {subject.name} {claim}?"]
+    )
     script.ask(asked, subject.name, claim)
     script.read(subject, attribute)
     script.finish(
@@ -868,17 +787,8 @@ def _two_intents(script: Script) -> None:
     asked = script.phrase(attribute, first.name).rstrip("?.")
     if rng.random() < 0.5:
         a, b, sign = script.words.whole(2, 999), script.words.whole(2, 999), rng.choice("+-*")
-        joint = rng.choice(
-            [
-                ", and what is",
-                "? And what is",
-                " and how much is",
-                "? Also calculate",
-                "? Then calculate",
-                " + what is",
-            ]
-        )
-        script.ask(f"{asked}{joint} {a} {sign} {b}?", first.name)
+        joint = fill(script.one_of(phrases.JOINT), {"sum": f"{a} {sign} {b}"})
+        script.ask(f"{asked}{joint}", first.name)
         value = script.wanted(script.read(first, attribute))
         result = script.calculate(
             f"{script.says(first, attribute)}. Now I calculate {a} {sign} {b}.", f"{a} {sign} {b}"
@@ -891,17 +801,7 @@ def _two_intents(script: Script) -> None:
             raise Unsuited
         other = rng.choice(others)
         nouns = [phrases.ATTRIBUTES[one].noun for one in (attribute, other)]
-        script.ask(
-            rng.choice(
-                [
-                    f"What are the {nouns[0]} and the {nouns[1]} of {first.name}?",
-                    f"Tell me the {nouns[0]} and the {nouns[1]} of {first.name}.",
-                    f"{first.name}: {nouns[0]} and {nouns[1]}?",
-                    f"I need both the {nouns[0]} and the {nouns[1]} of {first.name}.",
-                ]
-            ),
-            first.name,
-        )
+        script.ask(script.compared("BOTH", noun=nouns[0], noun2=nouns[1], x=first.name), first.name)
         value = script.read(first, attribute)
         if first.facts[other] not in script._history:
             raise Unsuited
@@ -932,24 +832,58 @@ def _missing(script: Script) -> None:
     """The article is there, the fact is not."""
     if not script.kit.search:
         raise Unsuited
-    subject, rng = script.world.subject(), script.rng
-    word, asked = rng.choice(chosen(phrases.MISSING, script.world.held_out)).split("|")
-    others = [one for one in phrases.ATTRIBUTES if one not in subject.facts and one != "country"]
+    subject, rng, noun = script.world.subject(), script.rng, ""
     if rng.random() < 0.4 and not script.world.held_out:
-        attribute = rng.choice(others)
-        word, asked = phrases.ATTRIBUTES[attribute].word, script.phrase(attribute, subject.name)
-        if word in subject.text:
+        absent = [one for one in phrases.ATTRIBUTES if one not in subject.facts and one != "country"]
+        fitting = [one for one in absent if one in usual_facts(subject.kind)]
+        attribute = rng.choice(fitting if fitting and rng.random() < 0.7 else absent)
+        noun, word = phrases.ATTRIBUTES[attribute].noun, phrases.ATTRIBUTES[attribute].word
+        asked = script.phrase(attribute, subject.name)
+    else:
+        word, asked = script.one_of(phrases.MISSING).split("|")
+        kinds, _, word = word.rpartition("/")
+        alike = {"planet": "space", "programming language": "language", "lake": "place"}
+        if kinds and alike.get(subject.kind, subject.kind) != kinds:
             raise Unsuited
-    script.ask(asked.replace("{x}", subject.name), subject.name)
-    plain = subject.name.removeprefix("the ")
-    seen = script.act(f"I look up {subject.name}.", script.kit.search, plain)
+    _not_told(script, subject, asked.replace("{x}", subject.name), word, noun)
+
+
+def _not_told(script: Script, subject: Subject, asked: str, word: str, noun: str = "") -> None:
+    """Search, look the word up where one can, and give up."""
+    if word.casefold() in subject.text.casefold():
+        raise Unsuited
+    script.ask(asked, subject.name)
+    thought = f"I need the {noun} of {subject.name}." if noun else f"I look up {subject.name}."
+    seen = script.act(thought, script.kit.search, subject.name.removeprefix("the "))
     if " may mean" in seen or subject.text[:30] not in seen:
         raise Unsuited
     if script.kit.lookup:
-        seen = script.act("It does not say this; I look it up.", script.kit.lookup, word)
-        if "is not on the page" not in seen:
+        missing = f"The {noun} is not there yet" if noun else "It does not say this"
+        thought = f"{missing}; I look it up."
+        if "is not on the page" not in script.act(thought, script.kit.lookup, word):
             raise Unsuited
     script.finish("The article does not tell this.", NOT_FOUND)
+
+
+def _reading(script: Script) -> None:
+    """A question written for one of the shipped articles, on what it tells or on what it does not."""
+    if not script.kit.search:
+        raise Unsuited
+    pool = [one for one in script.world.real if one.reading]
+    subject = script.rng.choice(pool)
+    question, answer = script.rng.choice(subject.reading)
+    if answer.startswith("-"):
+        _not_told(script, subject, question, answer[1:])
+        return
+    plain = subject.name.removeprefix("the ")
+    script.ask(question, subject.name, answer)
+    seen = script.act(f"I look up {subject.name}.", script.kit.search, plain)
+    if " may mean" in seen and subject.title in seen and subject.title != plain:
+        seen = script.act(f"I mean the {subject.kind}.", script.kit.search, subject.title)
+    if answer not in seen:
+        raise Unsuited
+    sentence = next(one for one in re.split(r"(?<=[a-z)\d]\.) (?=[A-Z])", subject.text) if answer in one)
+    script.finish(sentence if len(sentence) < 160 else f"The article says {answer}.", answer)
 
 
 def _unknown(script: Script) -> None:
@@ -961,7 +895,8 @@ def _unknown(script: Script) -> None:
         kind = rng.choice(sorted(phrases.KINDS))
         name, attribute = script.words.title(kind), rng.choice(phrases.KINDS[kind])
         script.ask(script.phrase(attribute, name), name)
-        seen = script.act(f"I look up {name}.", script.kit.search, name)
+        noun = phrases.ATTRIBUTES[attribute].noun
+        seen = script.act(f"I need the {noun} of {name}.", script.kit.search, name)
         if "ould not find" not in seen and "No results" not in seen:
             raise Unsuited
         script.finish(f"There is no article on {name}.", NOT_FOUND)
@@ -991,7 +926,7 @@ def _unknown(script: Script) -> None:
 def _out_of_reach(script: Script) -> None:
     question = script.rng.choice(chosen(phrases.OUT_OF_REACH, script.world.held_out))
     script.ask(question)
-    script.finish(script.rng.choice(["No tool can tell this.", "No tool of mine knows this."]), NOT_FOUND)
+    script.finish("No tool can tell this.", NOT_FOUND)
 
 
 def _unfitting(script: Script) -> None:
@@ -1044,19 +979,7 @@ def _follow_up(script: Script) -> None:
     )
     asked = script.phrase(attribute, first.name)
     script.conversation = ((asked, script.wanted(first.facts[attribute])),)
-    script.ask(
-        script.rng.choice(
-            [
-                f"And {second.name}?",
-                f"What about {second.name}?",
-                f"And what about {second.name}?",
-                f"and {second.name}",
-                f"The same for {second.name}?",
-                f"And of {second.name}?",
-            ]
-        ),
-        second.name,
-    )
+    script.ask(script.one_of(phrases.COMPARED["FOLLOW_UP"]).replace("{y}", second.name), second.name)
     value = script.read(second, attribute)
     script.finish(f"{script.says(second, attribute)}.", script.wanted(value))
 
@@ -1135,23 +1058,25 @@ def _after_a_slip(script: Script) -> None:
 
 PLANS: dict[str, tuple[Callable[[Script], None], float]] = {
     "fact": (_fact, 34),
-    "sum": (_sum, 11),
-    "tool": (_tool, 14),
-    "difference": (_difference, 13),
-    "which": (_which, 13),
+    "reading": (_reading, 30),
+    "sum": (_sum, 24),
+    "tool": (_tool, 22),
+    "difference": (_difference, 14),
+    "together": (_together, 6),
+    "which": (_which, 14),
     "older": (_older, 8),
     "age": (_age, 9),
     "span": (_span, 7),
-    "two hops": (_two_hops, 17),
+    "two hops": (_two_hops, 20),
     "with factor": (_with_factor, 6),
     "yes or no": (_yes_no, 7),
     "two intents": (_two_intents, 9),
     "described": (_described, 9),
-    "missing": (_missing, 5),
-    "unknown": (_unknown, 5),
-    "out of reach": (_out_of_reach, 2),
-    "unfitting": (_unfitting, 1.5),
-    "talk": (_talk, 2),
+    "missing": (_missing, 13),
+    "unknown": (_unknown, 9),
+    "out of reach": (_out_of_reach, 7),
+    "unfitting": (_unfitting, 3),
+    "talk": (_talk, 3),
     "follow-up": (_follow_up, 3),
     "failing": (_failing, 1.5),
     "after a slip": (_after_a_slip, 3),

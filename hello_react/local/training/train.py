@@ -46,7 +46,7 @@ SCALE = 100.0
 """Losses are summed over tokens; for the backward pass in 16 bits they are divided by this."""
 TOKENS = 640
 """A tree with so many tokens is full: the run that fills it is its last one."""
-MOST = 1400
+MOST = 1000
 """Tokens of a tree at most: a run that would make it larger is left out."""
 
 

@@ -28,6 +28,8 @@ class Subject:
     kind: str
     facts: dict[str, str]
     text: str
+    reading: tuple[tuple[str, str], ...] = ()
+    """Questions on this article from `phrases.READING`, with their answers."""
 
     @property
     def name(self) -> str:
@@ -48,16 +50,17 @@ _REAL_FACTS = {
     "height": r"([\d.,]+ m) high",
     "length": r"([\d,]+ km) long",
     "capital": r"its capital is ([^,;]+)[,;]",
-    "area": r"(?:its area (?:[\w ]+ )?is|area of) about ([\d.,]+(?: million)? km²)",
-    "population": r"population (?:was|of) (?:about )?"
+    "area": r"(?:its area (?:[\w ]+ )?is|area of|covers) about ([\d.,]+(?: million)? km²)",
+    "population": r"population (?:was|is|of) (?:about )?"
     r"([\d.,]+\d(?: million| billion)?|\d+(?: million| billion)?)",
-    "language": r"([A-Z][a-z]+) is the official language",
+    "language": r"([A-Z][a-z]+) is the official language"
+    r"|((?:[A-Z][a-z]+, )*[A-Z][a-z]+ and [A-Z][a-z]+) are (?:its|the) official languages",
     "currency": r"the currency is the ([^.,]+)[.,]",
     "born": rf"born on ({_DAY})",
     "birthplace": rf"born on {_DAY} in ({_PLACE})",
-    "died": rf"died on ({_DAY})",
+    "died": rf"died (?:there )?on ({_DAY})",
     "author": rf" by ({_NAMES}),",
-    "year": r"published (?:on \d+ \w+ |in [A-Z]\w+ |in )?(?:in )?(\d{4})",
+    "year": r"published (?:in London |in New York )?(?:on \d+ \w+ |in [A-Z]\w+ |in )?(?:in )?(\d{4})",
     "symbol": r"with symbol (\w+)",
     "number": r"atomic number (\d+)",
     "melting": r"melting point is (-?[\d.,]+ °C)",
@@ -68,7 +71,8 @@ _REAL_FACTS = {
     "period": r"goes around the \w+ in ([\d.,]+ \w+)",
     "designer": rf"designed by ({_NAMES})",
     "released": r"first released (?:on \d+ \w+ |in [A-Z]\w+ |in )(\d{4})",
-    "discovered": rf"(?:discovered|isolated) (?:on {_DAY} |in \d{{4}} )?by ({_NAMES})",
+    "discovered": rf"(?:discovered|isolated) (?:on {_DAY} |in \d{{4}} )?by ({_NAMES})"
+    rf"|({_NAMES}) discovered it",
     "architect": rf"({_NAME}) was its architect",
     "opened": rf"[Oo]pened (?:on ({_DAY})|in (\d{{4}}))",
     "mouth": rf"(?:flows into|reaches) (the {_PLACE}(?: of {_WORD})?)",
@@ -83,7 +87,7 @@ _REAL_FACTS = {
     "depth": r"([\d.,]+ m) deep",
     "place": r"(?: in| on| above) ((?:(?:the )?(?:northern |southern |eastern |western |central )?)"
     rf"{_PLACE}(?: (?:in|of|on the border of) (?:the )?{_PLACE}(?: and {_PLACE})?)?)",
-    "what": r"^(?:The )?[^.;,]*? (?:is|was|are) ((?:a|an|the) [^,.;]+)",
+    "what": r"^(?:The )?[^.;,]*? (?:is|was|are) ((?:a|an|the) (?:[^,.;]|(?<=\b[A-Z])\.)+)",
     "prize": r"Nobel Prize in \w+(?: of|,? in) (\d{4})",
 }
 _WHICH = {
@@ -102,33 +106,52 @@ _WHICH = {
 }
 
 
-def _changed(text: str, rng: random.Random) -> str:
-    """`text` with other numbers in it."""
+def usual_facts(kind: str) -> tuple[str, ...]:
+    """The facts that an article on this kind of thing may tell."""
+    return (*_WHICH.get(kind, ()), *phrases.KINDS.get(kind, ()))
 
-    def other(match: re.Match[str]) -> str:
+
+_NUMBER = re.compile(r"(?<![\w,.])\d[\d,.]*\d|(?<![\w,.])\d")
+
+
+def _other_numbers(text: str, rng: random.Random) -> dict[str, str]:
+    """For each number in `text`, another one to write in its place."""
+    changes = dict[str, str]()
+    for match in _NUMBER.finditer(text):
         digits = match[0]
         if len(digits) == 4 and "1000" <= digits < "2100":  # a year stays in its century
-            return digits[:2] + f"{rng.randrange(100):02}"
-        if match.string[match.end() : match.end() + 1] == " " and digits.isdigit() and int(digits) <= 31:
-            return str(rng.randint(1, 28))
-        first = str(rng.randint(1, 9)) if digits[0] != "0" else "0"
-        return first + re.sub(r"\d", lambda _: str(rng.randrange(10)), digits[1:])
+            changes[digits] = digits[:2] + f"{rng.randrange(100):02}"
+        elif text[match.end() : match.end() + 1] == " " and digits.isdigit() and int(digits) <= 31:
+            changes[digits] = str(rng.randint(1, 28))
+        else:
+            first = str(rng.randint(1, 9)) if digits[0] != "0" else "0"
+            changes[digits] = first + re.sub(r"\d", lambda _: str(rng.randrange(10)), digits[1:])
+    return changes
 
-    return re.sub(r"(?<![\w,.])\d[\d,.]*\d|(?<![\w,.])\d", other, text)
 
-
-def _real_subjects(rng: random.Random) -> list[Subject]:
+def _real_subjects(rng: random.Random, held_out: bool) -> list[Subject]:
+    questions: dict[str, list[tuple[str, str]]] = {}
+    for one in chosen(phrases.READING, held_out):
+        title, question, answer = one.split(" | ")
+        questions.setdefault(title, []).append((question, answer))
     subjects = []
     for line in encyclopedia.Encyclopedia().path.read_text(encoding="utf-8").splitlines():
         entry = json.loads(line)
-        text = _changed(entry["text"], rng) if rng.random() < 0.6 else entry["text"]
+        changes = _other_numbers(entry["text"], rng) if rng.random() < 0.6 else {}
+
+        def changed(text: str, changes: dict[str, str] = changes) -> str:
+            return _NUMBER.sub(lambda match: changes.get(match[0], match[0]), text)
+
+        text = changed(entry["text"])
         facts = {}
         for attribute in (*_WHICH[entry["kind"]], "what"):
             if found := re.search(_REAL_FACTS[attribute], text):
                 facts[attribute] = next(filter(None, found.groups()))
         if "birthplace" in facts and re.match("[A-Z][a-z]+ (?:and|died)", facts["birthplace"]):
             del facts["birthplace"]
-        subjects.append(Subject(entry["title"], entry["kind"], facts, text))
+        asked = [(changed(one), changed(answer)) for one, answer in questions.get(entry["title"], ())]
+        reading = tuple(pair for pair in asked if pair[1].startswith("-") or text.count(pair[1]) == 1)
+        subjects.append(Subject(entry["title"], entry["kind"], facts, text, reading))
     return subjects
 
 
@@ -273,7 +296,7 @@ class World:
 
     def __init__(self, rng: random.Random, held_out: bool) -> None:
         self.rng, self.held_out, self.words = rng, held_out, Words(rng)
-        self.real = _real_subjects(rng)
+        self.real = _real_subjects(rng, held_out)
         self.invented = [self._invented(kind) for kind in phrases.KINDS for _ in range(20)]
         for twin in rng.sample(self.invented, 12):  # some names mean two things
             other = self._invented(
