@@ -241,7 +241,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "folder", type=Path, help="for the checkpoint and the log; an old checkpoint there is gone on with"
     )
-    parser.add_argument("--steps", type=int, default=1000)
+    parser.add_argument("--steps", type=int, default=1200)
     parser.add_argument("--workers", type=int, default=2, help="processes, one a core")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args(arguments)
