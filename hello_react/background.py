@@ -15,7 +15,7 @@ import math
 import queue
 import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from typing import Any, TypeVar
 
 Item = TypeVar("Item")
@@ -107,6 +107,29 @@ def run_in_thread(run: Callable[[threading.Event], Any], timeout: float | None, 
             return value
     finally:
         given_up.set()
+
+
+def run_async_in_thread(main: Coroutine[Any, Any, Any], stop: Callable[[], Any], patience: float,
+                        name: str) -> Any:
+    """What the coroutine returns or raises, run by an event loop of its own in a thread.
+
+    Interrupted, as by Ctrl-C, this calls `stop` and gives the coroutine `patience` seconds to end; `stop`
+    should do nothing where it has ended.
+    """
+    ended = threading.Event()
+
+    def run(given_up: threading.Event) -> Any:
+        try:
+            return asyncio.run(main)
+        finally:
+            ended.set()
+
+    try:
+        return run_in_thread(run, None, name)
+    except BaseException:
+        stop()
+        ended.wait(patience)
+        raise
 
 
 async def iterate_in_thread(items: Iterator[Item]) -> AsyncIterator[Item]:

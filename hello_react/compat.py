@@ -61,16 +61,24 @@ class ChatMemoryBuffer:
 
     @classmethod
     def from_defaults(cls, chat_history: Sequence[ChatMessage] | None = None, llm: Any = None,
-                      token_limit: int = 3_000) -> ChatMemoryBuffer:
+                      token_limit: int | None = None) -> ChatMemoryBuffer:
         """A memory that begins with `chat_history`; the model is taken for the tutorial's sake."""
-        return cls(list(chat_history or ()), token_limit)
+        return cls(list(chat_history or ()), 3_000 if token_limit is None else token_limit)
 
     def put(self, message: ChatMessage) -> None:
         """Add a message."""
         self.messages.append(message)
 
-    def get(self) -> list[ChatMessage]:
-        """System messages, the newest turns that fit, and what is not answered yet."""
+    async def aput(self, message: ChatMessage) -> None:
+        """The same, awaited."""
+        self.put(message)
+
+    def set(self, messages: Sequence[ChatMessage]) -> None:
+        """Replace all messages."""
+        self.messages = list(messages)
+
+    def get(self, input: str | None = None) -> list[ChatMessage]:
+        """System messages, the newest turns that fit, and what is not answered yet, whatever the `input`."""
         system, turns, waiting = _turns(self.messages)
         window = Conversation(max_turns=len(turns) + 1, max_tokens=self.token_limit)
         for question, answer in turns:
@@ -78,6 +86,10 @@ class ChatMemoryBuffer:
         recent = [ChatMessage(message["role"], message["content"]) for message in window.messages()]
         return [*(ChatMessage("system", text) for text in system), *recent,
                 *(ChatMessage("user", text) for text in waiting)]
+
+    async def aget(self, input: str | None = None) -> list[ChatMessage]:
+        """The same, awaited."""
+        return self.get()
 
     def get_all(self) -> list[ChatMessage]:
         """Every message."""
@@ -138,15 +150,21 @@ class LLM:
         *_, last = [response async for response in await self.astream_chat(messages, **options)]
         return ChatResponse(last.message)
 
-    async def astream_chat(self, messages: Sequence[ChatMessage],
+    async def astream_chat(self, messages: Sequence[ChatMessage], stop: str | Sequence[str] | None = None,
                            **options: Any) -> AsyncIterator[ChatResponse]:
         """The reply as it comes; the last response holds the whole text.
+
+        Args:
+            messages: the conversation.
+            stop: texts to end at, beside an observation of the model's own.
+            options: more options of this call, such as temperature.
 
         Raises:
             ModelError: as the client does, while the reply is read.
         """
         sent: list[Message] = [{"role": one.role, "content": one.content or ""} for one in messages]
-        stream = llm.ask(self.client, sent, stop=llm.OBSERVATION_STOPS, **options)
+        stops = (*llm.OBSERVATION_STOPS, *((stop,) if isinstance(stop, str) else stop or ()))
+        stream = llm.ask(self.client, sent, stop=stops, **options)
         return _responses(iterate_in_thread(stream))
 
 
@@ -169,14 +187,22 @@ class OpenAI(LLM):
         model: the model's name.
         api_base: the address of the server.
         api_key: the key.
-        options: more options of `HelloAgentsLLM`, such as temperature.
+        options: more options of `HelloAgentsLLM`, such as temperature. What tells the tutorial's library of
+            the model (`context_window`, `is_chat_model`, `is_function_calling_model`) is not needed here.
 
     Raises:
-        SettingsError: something is missing; the message names it.
+        SettingsError: something is missing; the message names it. TypeError: an option is not known.
     """
 
     def __init__(self, model: str | None = None, api_base: str | None = None, api_key: str | None = None,
                  **options: Any) -> None:
+        for name in ("context_window", "is_chat_model", "is_function_calling_model"):
+            options.pop(name, None)
+        known = inspect.signature(llm.HelloAgentsLLM).parameters
+        unknown = [name for name in options if name not in known]
+        if unknown:
+            raise TypeError(f"OpenAI takes no {', '.join(unknown)} here, but what HelloAgentsLLM does: "
+                            f"{', '.join(known)}")
         super().__init__(llm.HelloAgentsLLM(model, api_key, api_base, **options))
 
 
@@ -189,6 +215,7 @@ class ToolMetadata:
 
     name: str
     description: str
+    return_direct: bool = False
 
     def get_name(self) -> str:
         """The name."""
@@ -206,12 +233,15 @@ class ToolSelection:
 
 @dataclass
 class ToolOutput:
-    """What a call gave: as text for the model (`content`), and as the function returned it (`raw_output`)."""
+    """What a call gave: as text for the model (`content`), and as the function returned it (`raw_output`).
+
+    A function may return anything, so `raw_output` is not saved with a context and not compared.
+    """
 
     content: str
     tool_name: str = ""
     raw_input: dict[str, Any] = field(default_factory=dict)
-    raw_output: Any = None
+    raw_output: Any = field(default=None, compare=False, metadata={"saved": False})
     is_error: bool = False
 
     def __str__(self) -> str:
@@ -223,11 +253,11 @@ class BaseTool:
 
     metadata: ToolMetadata
 
-    def __call__(self, *args: Any, **kwargs: Any) -> ToolOutput:
+    def __call__(self, /, *args: Any, **kwargs: Any) -> ToolOutput:
         """Run the tool."""
         raise NotImplementedError
 
-    async def acall(self, *args: Any, **kwargs: Any) -> ToolOutput:
+    async def acall(self, /, *args: Any, **kwargs: Any) -> ToolOutput:
         """Run the tool in a thread."""
         return await asyncio.to_thread(self, *args, **kwargs)
 
@@ -238,15 +268,17 @@ class BaseTool:
 class FunctionTool(BaseTool):
     """A function as a tool; make it with `from_defaults`."""
 
-    def __init__(self, tool: Tool) -> None:
+    def __init__(self, tool: Tool, return_direct: bool = False) -> None:
         self.tool = tool
-        self.metadata = ToolMetadata(tool.name, tool.description)
+        self.metadata = ToolMetadata(tool.name, tool.description, return_direct)
 
     @classmethod
     def from_defaults(cls, fn: Callable[..., Any] | None = None, name: str | None = None,
-                      description: str | None = None,
+                      description: str | None = None, return_direct: bool = False,
                       async_fn: Callable[..., Any] | None = None) -> FunctionTool:
         """A tool from a function: its name, docstring and parameters, where nothing else is given.
+
+        `return_direct` is told by the metadata; the workflow's steps see to it.
 
         Raises:
             ToolError: the function can't be a tool. TypeError: there is none.
@@ -256,15 +288,17 @@ class FunctionTool(BaseTool):
             raise TypeError("from_defaults needs a function")
         known = description or inspect.getdoc(function)
         signature = None if known else f"{function.__name__}{inspect.signature(function)}"
-        return cls(Tool.from_function(function, name, description or signature))
+        return cls(Tool.from_function(function, name, description or signature), return_direct)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> ToolOutput:
+    def __call__(self, /, *args: Any, **kwargs: Any) -> ToolOutput:
         """Run the function. Raises what it raises, and ToolError if the arguments don't fit."""
         names = [parameter.name for parameter in self.tool.parameters]
         kwargs.update(zip(names, args, strict=False))
         given: Any = kwargs
         if list(kwargs) == ["input"] and "input" not in names:  # plain text, as `Search[Oslo]` has it
             given = kwargs["input"]
+        elif len(names) == 1 and names[0] not in kwargs:  # an object that is the input itself, or no input
+            given = json.dumps(kwargs, ensure_ascii=False, default=str) if kwargs else ""
         value = self.tool.call(given, self.tool.timeout)
         return ToolOutput(readable(value), self.tool.name, kwargs, value)
 
@@ -326,8 +360,8 @@ class OutputParserError(HelloReactError, ValueError):
 class ReActOutputParser:
     """Reads replies by `parser.parse`."""
 
-    def parse(self, output: str) -> ActionReasoningStep | ResponseReasoningStep:
-        """What a reply says.
+    def parse(self, output: str, is_streaming: bool = False) -> ActionReasoningStep | ResponseReasoningStep:
+        """What a reply says, whether it came in pieces or not.
 
         Raises:
             OutputParserError: it can't be read. It is a ValueError too.

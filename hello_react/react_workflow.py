@@ -132,6 +132,9 @@ class ReActWorkflow(Workflow):
         super().__init__(timeout, verbose, num_concurrent_runs)
         if ask_person and options.get("approve"):
             raise ValueError("approve and ask_person both decide on a call: give one of them")
+        if not callable(memory):
+            raise ValueError("memory is a function that makes a conversation, as in "
+                             f"memory=lambda: Conversation(max_turns=5), not {memory!r:.60}")
         self.agent = agent_class(llm_client, tool_executor, max_steps, **options)
         self.memory, self.ask_person = memory, ask_person
         self._runs: WeakKeyDictionary[Context[Any], Run] = WeakKeyDictionary()
@@ -141,6 +144,8 @@ class ReActWorkflow(Workflow):
     @step
     async def new_user_msg(self, ctx: Context[Any], ev: QuestionEvent) -> PrepareEvent:
         """Takes the question: what was said before is remembered, the reasoning begins afresh."""
+        if not isinstance(ev.input, str | None):
+            raise ValueError(f"The question must be text, not {type(ev.input).__name__}.")
         await ctx.set("question", ev.input)
         await ctx.set("steps", [])
         self._runs.pop(ctx, None)
@@ -190,7 +195,7 @@ class ReActWorkflow(Workflow):
     # --- what they share
 
     async def _run_of(self, ctx: Context[Any]) -> Run:
-        """The run of this context; that of a loaded context is made of its saved steps."""
+        """The run of this context; that of a loaded or interrupted one is made of its saved steps."""
         if ctx not in self._runs:
             conversation = self.memory()
             for turn in await ctx.get("memory", []):
@@ -215,6 +220,7 @@ class ReActWorkflow(Workflow):
             What the piece returns, or None if the run's time is up.
         """
         returned: list[T] = []
+        self._runs.pop(ctx, None)  # an interrupted thread goes on with it: only one that ended gives it back
 
         def work() -> Generator[events.Event, None, None]:
             returned.append((yield from piece))
@@ -224,9 +230,11 @@ class ReActWorkflow(Workflow):
                 _show(ctx, event)
         except Exception as error:
             if self.agent.fail(run, error) is None:
+                self._runs[ctx] = run
                 return None
             _show(ctx, RunEnded(self.agent.end(run, error)))
             raise
+        self._runs[ctx] = run
         return returned[0]
 
 

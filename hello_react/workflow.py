@@ -28,15 +28,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
-from .background import iterate_in_thread, run_in_thread
+from .background import iterate_in_thread, run_async_in_thread
 from .console import write
 
 from .workflow_parts import (  # isort: skip
     ContextSerializationError, Event, EventFieldError, Graph, HumanResponseEvent, InputRequiredEvent, Job,
-    RetryPolicy, S, StartEvent, StateKeyError, StateStore, StepFailedEvent, StepSpec, StopEvent,
+    Places, RetryPolicy, S, StartEvent, StateKeyError, StateStore, StepFailedEvent, StepSpec, StopEvent,
     StoredContext, WorkflowCancelledError, WorkflowCancelledEvent, WorkflowConfigurationError, WorkflowError,
     WorkflowFailedEvent, WorkflowRuntimeError, WorkflowTimedOutEvent, WorkflowTimeoutError, catch_error,
-    check, check_number, declared, listed, step, subclasses, untaken,
+    check, check_number, declared, listed, matching, step, subclasses, untaken,
 )
 
 __all__ = [
@@ -67,6 +67,8 @@ class Context(StoredContext[S]):
     """
 
     def __init__(self, workflow: Workflow) -> None:
+        _check(isinstance(workflow, Workflow),
+               f"a context is made of a workflow object, as in Context(MyWorkflow()), not {workflow!r:.80}")
         super().__init__(workflow)
         self._run: WorkflowHandler | None = None
 
@@ -143,11 +145,9 @@ class Context(StoredContext[S]):
             WorkflowTimeoutError: no such event came in time (it is a TimeoutError too).
             WorkflowRuntimeError: called outside a step.
         """
-        def wanted(event: Event) -> bool:
-            return isinstance(event, kind) and all(
-                name in event and event[name] == value for name, value in (requirements or {}).items())
-
-        job = self._expect_job("wait_for_event")
+        job, wanted = self._expect_job("wait_for_event"), matching(kind, requirements or {})
+        _check(waiter_event is None or isinstance(waiter_event, Event),
+               f"waiter_event is an event, not {type(waiter_event).__name__}")
         run, name = job.run, waiter_id or kind.__name__
         job.waits.append(name)
         key = f"{name} {job.waits.count(name)}"
@@ -283,6 +283,8 @@ class WorkflowHandler(Coroutine[Any, Any, Any]):
         return self._drivers.setdefault(asyncio.current_task(), self.__await__()).send(value)
 
     def throw(self, *error: Any) -> Any:
+        if asyncio.current_task() not in self._drivers and not self._finished:
+            self.send(None)  # cancelled before its first turn: now the driver is where it can catch that
         return self._drivers.setdefault(asyncio.current_task(), self.__await__()).throw(*error)
 
     def close(self) -> None:
@@ -291,8 +293,10 @@ class WorkflowHandler(Coroutine[Any, Any, Any]):
     def _start(self) -> None:
         """Begins in the running loop, at once or when the workflow has a free place."""
         if self._loop is None and not self._finished:
-            _check(self.ctx._run is self, "this context was given to another run before this one began")
-            self._loop, self._thread = asyncio.get_running_loop(), threading.get_ident()
+            with self.ctx._lock:
+                _check(self.ctx._run is self,
+                       "this context is in use: it was given to another run before this one began")
+                self._thread, self._loop = threading.get_ident(), asyncio.get_running_loop()
             self._future = self._loop.create_future()
             if self._workflow._places is None:
                 self._begin()
@@ -540,7 +544,7 @@ class Workflow:
     grace: ClassVar[float] = 5.0
     timeout: float | None = 45.0
     verbose: bool = False
-    _places: _Places | None = None
+    _places: Places | None = None
     _added_steps: ClassVar[dict[str, StepSpec]] = {}
     _checked: ClassVar[Graph | None] = None
 
@@ -552,7 +556,7 @@ class Workflow:
         self.timeout, self.verbose = timeout, verbose
         if num_concurrent_runs is not None:
             check_number("num_concurrent_runs", num_concurrent_runs, 1, int)
-            self._places = _Places(num_concurrent_runs)
+            self._places = Places(num_concurrent_runs)
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -629,11 +633,12 @@ class Workflow:
         """Runs to the end and gives the result: `run` for code without `await`; works in notebooks too.
 
         Where an event loop runs already, the run gets its own in a thread, and the caller's is blocked.
+        Ctrl-C cancels the run either way.
         """
         handler = self._new_run(ctx, start_event, fields)
         if not _loop_is_running():
             return asyncio.run(handler)
-        return run_in_thread(lambda given_up: asyncio.run(handler), None, "hello_react workflow")
+        return run_async_in_thread(handler, handler.cancel_run, self.grace + 1, "hello_react workflow")
 
     def _new_run(self, ctx: Context[Any] | None, start: StartEvent | None,
                  fields: dict[str, Any]) -> WorkflowHandler:
@@ -641,39 +646,23 @@ class Workflow:
         ctx = Context(self) if ctx is None else ctx
         _check(isinstance(ctx, Context), f"ctx must be a Context, not {type(ctx).__name__}")
         _check(type(ctx._workflow) is type(self), f"this context belongs to {type(ctx._workflow).__name__}")
-        if ctx._run is not None and ctx._run._is_lost():
-            ctx._run._cancel()  # so that what it had still to do is taken up
-        _check(ctx._run is None or ctx._run._loop is None,
-               "this context is in use by a run: await that run, or use another")
-        _check(not (start and fields), f"give a start_event or fields of one, not both: {', '.join(fields)}")
-        if start is None and (fields or ctx._paused is None):
-            start = kind(**fields)
-        _check(start is None or isinstance(start, kind),
-               f"start_event must be a {kind.__name__}, not {type(start).__name__}")
-        ctx._workflow, ctx._graph = self, self._graph()
-        ctx._set_to_do(start)
-        ctx._run = WorkflowHandler(ctx)
-        return ctx._run
-
-
-class _Places:
-    """Lets so many runs of a workflow go on at a time; the next in line begins when one ends."""
-
-    def __init__(self, number: int) -> None:
-        self.number = number
-        self.taken: list[WorkflowHandler] = []
-        self.waiting: deque[WorkflowHandler] = deque()
-        self.lock = threading.Lock()  # the runs of one workflow may be in several threads
-
-    def admit(self, *runs: WorkflowHandler) -> None:
-        with self.lock:
-            self.waiting.extend(runs)
-            self.taken = [run for run in self.taken if not (run._finished or run._is_lost())]
-            while self.waiting and len(self.taken) < self.number:
-                run = self.waiting.popleft()
-                if not (run._finished or run._is_lost()):
-                    self.taken.append(run)
-                    run._loop.call_soon_threadsafe(run._begin)
+        with ctx._lock:
+            last = ctx._run  # another thread may be about to end it
+            if last is not None and last._is_lost():
+                last._cancel()  # so that what it had still to do is taken up
+                last = None
+            _check(last is None or last._loop is None,
+                   "this context is in use by a run: await that run, or use another")
+            names = ", ".join(fields)
+            _check(not (start and fields), f"give a start_event or fields of one, not both: {names}")
+            if start is None and (fields or ctx._paused is None):
+                start = kind(**fields)
+            _check(start is None or isinstance(start, kind),
+                   f"start_event must be a {kind.__name__}, not {type(start).__name__}")
+            ctx._workflow, ctx._graph = self, self._graph()
+            ctx._set_to_do(start)
+            ctx._run = WorkflowHandler(ctx)
+            return ctx._run
 
 
 def _check(holds: Any, problem: str) -> None:

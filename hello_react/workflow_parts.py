@@ -25,8 +25,18 @@ import sys
 import threading
 import traceback
 import typing
-from collections import ChainMap
-from collections.abc import AsyncIterator, Callable, ItemsView, Iterable, Iterator, KeysView, ValuesView
+from collections import ChainMap, deque
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    ItemsView,
+    Iterable,
+    Iterator,
+    KeysView,
+    ValuesView,
+)
 from dataclasses import MISSING
 from pathlib import Path
 from types import NoneType, UnionType
@@ -35,7 +45,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, Union, cast, 
 from .errors import HelloReactError
 
 if TYPE_CHECKING:
-    from .workflow import Workflow
+    from .workflow import Workflow, WorkflowHandler
 
 S = TypeVar("S")
 F = TypeVar("F", bound=Callable[..., Any])
@@ -84,25 +94,29 @@ class ContextSerializationError(WorkflowError):
 class Event:
     """What steps pass to each other: a class with its fields as annotations, made by keyword.
 
-    A class that declares fields takes exactly these; those with a default may be left out. A list, dict or
-    set as a default is copied for each event, and `dataclasses.field(default_factory=...)` works too. A class
-    that declares none takes any keyword. Values may be any Python object and are not converted. Fields read
-    as attributes (`ev.city`) or as in a dict (`ev["city"]`, `ev.get("city", "Berlin")`, `"city" in ev`).
+    A class that declares fields takes exactly these and those of its base classes; those with a default may
+    be left out. A list, dict or set as a default is copied for each event; `field(...)` of dataclasses and
+    `Field(...)` of pydantic work too. A class that declares none takes any keyword. Values may be any Python
+    object and are not converted. Fields read as attributes (`ev.city`) or as in a dict (`ev["city"]`,
+    `ev.get("city", "Berlin")`, `"city" in ev`).
 
     Raises:
         EventFieldError: a field is missing or unknown.
     """
 
     _fields: ClassVar[dict[str, Any]] = {}
+    __orig_class__ = property()  # `Box[int](value=1)`: else typing would write it among the fields
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        declared = [name for name, hint in inspect.get_annotations(cls).items()
-                    if not name.startswith("_") and "ClassVar" not in str(hint)]
-        cls._fields = {**cls._fields, **dict.fromkeys(declared, MISSING)}
-        for name in cls._fields.keys() & vars(cls).keys():
-            if not isinstance(vars(cls)[name], property):
-                cls._fields[name] = vars(cls)[name]
+        cls._fields = {}
+        for owner in reversed([owner for owner in cls.__mro__ if owner is not Event]):
+            declared = [name for name, hint in inspect.get_annotations(owner).items()
+                        if not name.startswith("_") and "ClassVar" not in str(hint)]
+            cls._fields.update(dict.fromkeys(declared, MISSING))
+            for name in cls._fields.keys() & vars(owner).keys():
+                if not isinstance(vars(owner)[name], property):
+                    cls._fields[name] = vars(owner)[name]
 
     def __init__(self, /, **fields: Any) -> None:
         declared = self._fields
@@ -170,6 +184,8 @@ class Event:
 def _fresh(default: Any) -> Any:
     if isinstance(default, dataclasses.Field):
         return default.default if default.default_factory is MISSING else default.default_factory()
+    if type(default).__name__ == "FieldInfo":  # of pydantic, which is not imported for this
+        return MISSING if default.is_required() else default.get_default(call_default_factory=True)
     return copy.deepcopy(default) if isinstance(default, (list, dict, set)) else default
 
 
@@ -335,17 +351,20 @@ class StepSpec:
         events: dict[str, tuple[type[Event], ...]] = {}
         self.parameters = {}
         for name, parameter in inspect.signature(self.function).parameters.items():
-            hint = hints.get(name)
-            kinds = tuple(kind for kind in _members(hint) if kind is not NoneType)
+            if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+                continue
+            self.check(parameter.kind is not parameter.POSITIONAL_ONLY,
+                       f"has a parameter {name!r} before a `/`: take that out, steps are called by keyword")
+            kinds = tuple(kind for kind in _members(hints.get(name)) if kind is not NoneType)
             if name == "self":
                 self.parameters[name] = "workflow"
-            elif _is_a(typing.get_origin(hint) or hint, StoredContext):
+            elif kinds and all(_is_a(_origin(kind), StoredContext) for kind in kinds):
                 self.parameters[name] = "context"
-                for state in typing.get_args(hint):
+                for state in typing.get_args(kinds[0]):
                     if state is not Any and not isinstance(state, TypeVar):
-                        self.state_type = typing.get_origin(state) or state
-            elif all(_is_a(kind, Event) for kind in kinds):
-                self.parameters[name], events[name] = "event", kinds
+                        self.state_type = dict if hasattr(state, "__total__") else _origin(state)
+            elif kinds and all(_is_a(_origin(kind), Event) for kind in kinds):
+                self.parameters[name], events[name] = "event", tuple(map(_origin, kinds))
             else:
                 self.check(parameter.default is not parameter.empty,
                            f"has a parameter {name!r} that is no event: annotate it with the class of event "
@@ -355,7 +374,10 @@ class StepSpec:
                                     "take one, annotated with both classes, as in `ev: A | B`")
         self.check("return" in hints,
                    "does not say what it returns: annotate it, as in `-> StopEvent` (or `-> None`)")
-        (self.takes,), self.returns = events.values(), _members(hints["return"])
+        answer = hints["return"]
+        if not self.is_async and typing.get_origin(answer) in (Awaitable, Coroutine):
+            answer = typing.get_args(answer)[-1]
+        (self.takes,), self.returns = events.values(), tuple(map(_origin, _members(answer)))
         self.check(not self.is_handler or self.takes == (StepFailedEvent,),
                    "is an error handler: annotate its parameter with StepFailedEvent")
         for kind in self.returns:
@@ -381,7 +403,16 @@ class StepSpec:
 
 
 def _members(hint: Any) -> tuple[Any, ...]:
-    return typing.get_args(hint) if typing.get_origin(hint) in (Union, UnionType) else (hint,)
+    """The parts of a union, also of one that `type` gave a name."""
+    hint = getattr(hint, "__value__", hint)
+    if typing.get_origin(hint) not in (Union, UnionType):
+        return (hint,)
+    return tuple(kind for part in typing.get_args(hint) for kind in _members(part))
+
+
+def _origin(kind: Any) -> Any:
+    """The class itself of a generic one, such as `Box` of `Box[int]`."""
+    return typing.get_origin(kind) or kind
 
 
 def _is_a(kind: Any, base: type) -> bool:
@@ -433,7 +464,7 @@ def catch_error(function: Any = None, *, for_steps: Iterable[str] | None = None)
         WorkflowConfigurationError: annotations are missing or name another event.
     """
     check(not isinstance(for_steps, str), f"for_steps must be a list of names, as in [{for_steps!r}]")
-    names = None if for_steps is None else tuple(for_steps)
+    names = None if for_steps is None else tuple(dict.fromkeys(for_steps))
     return _decorator(function, None, is_handler=True, for_steps=names)
 
 
@@ -457,13 +488,22 @@ def _decorator(function: Any, workflow: type[Workflow] | None, **options: Any) -
 
 
 def declared(workflow: type[Workflow]) -> dict[str, StepSpec]:
-    """The steps of a class by name: its methods and inherited ones, then the functions added."""
-    names = dict.fromkeys(name for owner in reversed(workflow.__mro__) for name in vars(owner))
-    functions: dict[str, Any] = {name: getattr(workflow, name, None) for name in names}
-    specs = {name: getattr(function, "_step", None) for name, function in functions.items()}
-    steps = {name: dataclasses.replace(spec, name=name, function=functions[name])
-             for name, spec in specs.items() if isinstance(spec, StepSpec)}
-    for owner in workflow.__mro__:
+    """The steps of a class by name: methods and functions added, those of its base classes first.
+
+    Raises:
+        WorkflowConfigurationError: a method without @step takes the place of a step.
+    """
+    steps: dict[str, StepSpec] = {}
+    for owner in reversed(workflow.__mro__):
+        for name in vars(owner):
+            own = getattr(owner, name, None)
+            spec = getattr(own, "_step", None)
+            if isinstance(spec, StepSpec):
+                steps[name] = dataclasses.replace(spec, name=name, function=getattr(workflow, name))
+            elif steps.pop(name, None):
+                check(not callable(own),
+                      f"{owner.__name__}.{name} takes the place of a step: put @step above it, or choose "
+                      f"another name (`{name} = None` leaves the step out)")
         steps.update(vars(owner).get("_added_steps", {}))
     return steps
 
@@ -523,11 +563,16 @@ class Graph:
     def draw(self, path: str | Path | None) -> str:
         """The graph as a Mermaid flowchart, also written to this file."""
         lines = ["flowchart TD", *(f'    step_{name}["{name}"]' for name in self.steps)]
-        kinds = {**self._taken, **self._returned}
-        lines += [f'    event_{kind.__name__}(["{kind.__name__}"])' for kind in kinds]
+        kinds = list({**self._taken, **self._returned})
+        names = [kind.__name__ for kind in kinds]
+        alike = [f"_{names[:at].count(name)}" if name in names[:at] else "" for at, name in enumerate(names)]
+        nodes = {kind: f"event_{kind.__name__}{end}" for kind, end in zip(kinds, alike, strict=True)}
+        for kind, node in nodes.items():
+            module = f"{kind.__module__}." if names.count(kind.__name__) > 1 else ""
+            lines.append(f'    {node}(["{module}{kind.__name__}"])')
         for name, spec in self.steps.items():
-            lines += [f"    event_{kind.__name__} --> step_{name}" for kind in spec.takes]
-            lines += [f"    step_{name} --> event_{kind.__name__}" for kind in spec.returns if kind in kinds]
+            lines += [f"    {nodes[kind]} --> step_{name}" for kind in spec.takes]
+            lines += [f"    step_{name} --> {nodes[kind]}" for kind in spec.returns if kind in nodes]
         text = "\n".join(lines) + "\n"
         if path is not None:
             Path(path).write_text(text, encoding="utf-8")
@@ -628,11 +673,31 @@ class Job:
     collected: dict[str, list[Event] | None] = dataclasses.field(default_factory=dict)
 
 
+class Places:
+    """Lets so many runs of a workflow go on at a time; the next in line begins when one ends."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.taken: list[WorkflowHandler] = []
+        self.waiting: deque[WorkflowHandler] = deque()
+        self.lock = threading.Lock()  # the runs of one workflow may be in several threads
+
+    def admit(self, *runs: WorkflowHandler) -> None:
+        with self.lock:
+            self.waiting.extend(runs)
+            self.taken = [run for run in self.taken if not (run._finished or run._is_lost())]
+            while self.waiting and len(self.taken) < self.number:
+                run = self.waiting.popleft()
+                if not (run._finished or run._is_lost()):
+                    self.taken.append(run)
+                    run._loop.call_soon_threadsafe(run._begin)
+
+
 class StateStore(Generic[S]):
     """The state of a context: a dict, or the dataclass or pydantic model named in `Context[MyState]`."""
 
-    def __init__(self, state: S) -> None:
-        self._state = state
+    def __init__(self, state: S, kind: type | None = None) -> None:
+        self._state, self._kind = state, kind or type(state)
         self._loop: asyncio.AbstractEventLoop | None = None
 
     async def get(self, key: str, default: Any = MISSING) -> Any:
@@ -665,7 +730,13 @@ class StateStore(Generic[S]):
         return self._state
 
     async def set_state(self, state: S) -> None:
-        """Replaces the whole state."""
+        """Replaces the whole state.
+
+        Raises:
+            WorkflowRuntimeError: it is of another class.
+        """
+        check(isinstance(state, self._kind),
+              f"the state is a {self._kind.__name__}, not a {type(state).__name__}", WorkflowRuntimeError)
         self._state = state
 
     @contextlib.asynccontextmanager
@@ -689,8 +760,8 @@ class StoredContext(Generic[S]):
         self._workflow, self._graph = workflow, workflow._graph()
         make = self._graph.state_type
         try:
-            self.store: StateStore[S] = StateStore(make())
-        except TypeError as error:
+            self.store: StateStore[S] = StateStore(make(), make)
+        except (TypeError, ValueError) as error:  # a ValueError is pydantic's
             raise WorkflowConfigurationError(f"{make.__name__} needs a default for each field") from error
         self._paused: list[Job] | None = None  # what a run that is new, cancelled or loaded has to do
         self._buffers: dict[tuple[str, str], list[Event]] = {}
@@ -723,11 +794,16 @@ class StoredContext(Generic[S]):
                 for name in ("event", "announced", "answers", "collected")}}
 
         jobs = self._to_do()
-        return {"version": 1, "state": pack(self.store._state, "state"),
+        data = {"version": 1, "state": pack(self.store._state, "state"),
                 "paused": None if jobs is None else [saved(job) for job in jobs],
                 "buffers": [[*key, pack(events, f"step {key[0]!r}, collected")]
                             for key, events in self._buffers.items()],
                 "unclaimed": pack(self._unclaimed, "events that nobody took")}
+        try:
+            self.from_dict(self._workflow, data)
+        except ContextSerializationError as error:
+            raise ContextSerializationError(f"what is saved could not be loaded again: {error}") from error
+        return data
 
     def _to_do(self) -> list[Job] | None:
         return self._paused
@@ -746,6 +822,11 @@ class StoredContext(Generic[S]):
 
     def _gather(self, key: tuple[str, str], event: Event, expected: list[type[Any]]) -> list[Event] | None:
         """Adds an event to those gathered; once all are there, takes out those `expected`, in that order."""
+        if key not in self._buffers:  # once will do: there may be thousands
+            check(isinstance(expected, (list, tuple)),
+                  f"collect_events takes a list of classes, as in [Found] * 3, not {expected!r:.80}",
+                  WorkflowRuntimeError)
+            check_kinds("collect_events", *expected)
         with self._lock:  # steps in threads gather, too
             buffer = self._buffers.setdefault(key, [])
             if isinstance(event, tuple(expected)):
@@ -777,7 +858,7 @@ class StoredContext(Generic[S]):
         try:
             check(data["version"] == 1, f"a saved context of version {data['version']} can't be read",
                   ContextSerializationError)
-            ctx.store = StateStore(ctx._read(data, "state", ctx._graph.state_type))
+            ctx.store = StateStore(ctx._read(data, "state", ctx._graph.state_type), ctx._graph.state_type)
             for step, key, events in data["buffers"]:
                 ctx._buffers[step, key] = ctx._read([events], 0, list, Event)
             ctx._unclaimed = ctx._read(data, "unclaimed", list, Event)
@@ -797,17 +878,36 @@ class StoredContext(Generic[S]):
                    collected=self._read(data, "collected", dict, (list, NoneType)))
 
     def _read(self, data: Any, name: Any, kind: Any, items: Any = object) -> Any:
-        value = unpack(data[name], self._graph.classes)
+        value = unpack(data[name], self._graph.classes, type(self._workflow).__module__)
         inside = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
         if not isinstance(value, kind) or not all(isinstance(item, items) for item in inside):
             raise TypeError(f"{name}: {type(value).__name__} does not fit there")
         return value
 
 
+def matching(kind: type[E], requirements: dict[str, Any]) -> Callable[[Event], bool]:
+    """Tells the events of a class whose fields have these values."""
+    check_kinds("wait_for_event", kind)
+
+    def wanted(event: Event) -> bool:
+        return isinstance(event, kind) and all(
+            name in event and event[name] == value for name, value in requirements.items())
+
+    return wanted
+
+
+def check_kinds(method: str, *kinds: Any) -> None:
+    """Refuses what is no class of event."""
+    wrong = [kind for kind in kinds if not _is_a(kind, Event)]
+    check(not wrong, f"{method} takes a class of event, such as StopEvent, not {wrong[:1]!r:.80}",
+          WorkflowRuntimeError)
+
+
 def pack(value: Any, where: str) -> Any:
     """`value` as JSON can hold it: events, dataclasses, pydantic models and tuples become tagged objects.
 
-    An exception is saved as its text, and comes back as a WorkflowError that says it.
+    An exception is saved as its text, and comes back as a WorkflowError that says it. A field of a dataclass
+    with `metadata={"saved": False}` is left out.
 
     Args:
         where: names the value in an error, such as "state".
@@ -829,60 +929,94 @@ def pack(value: Any, where: str) -> Any:
         return {_TAG: "error", "value": f"{type(value).__name__}: {value}"}
     kind = type(value)
     try:
-        fields = _fields_of(value)
+        fields, more = _fields_of(value)
     except ValueError as error:
         raise ContextSerializationError(f"{where}: {kind.__name__} can't be saved: {error}") from error
-    packed = {name: pack(item, f"{where}.{name}") for name, item in fields.items()}
-    return {_TAG: f"{kind.__module__}:{kind.__qualname__}", "value": packed}
+    parts = {"value": fields, "more": more} if more else {"value": fields}
+    return {_TAG: f"{kind.__module__}:{kind.__qualname__}", **{
+        part: {name: pack(item, f"{where}.{name}") for name, item in values.items()}
+        if isinstance(values, dict) else pack(values, where) for part, values in parts.items()}}
 
 
-def _fields_of(value: Any) -> dict[str, Any]:
+def _fields_of(value: Any) -> tuple[Any, dict[str, Any]]:
+    """What to make the object of again, and the attributes that it is then to be given."""
     if isinstance(value, Event):
-        return value.to_dict()
+        taken: Any = value._fields or vars(value)
+        if isinstance(value, StopEvent):
+            taken = (*taken, "result")
+        more = {name: item for name, item in value.items() if name not in taken}
+        return {name: item for name, item in value.items() if name in taken}, more
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value) if field.init}
+        fields = [field for field in dataclasses.fields(value)
+                  if field.metadata.get("saved", True) and hasattr(value, field.name)]
+        made, given = ({field.name: getattr(value, field.name) for field in fields if field.init is init}
+                       for init in (True, False))
+        return made, given
     if hasattr(type(value), "model_validate"):
-        return cast(dict[str, Any], value.model_dump(mode="json"))
+        return _dumped(value), {}
+    if type(value) is dict:
+        raise ValueError(f"the key {_TAG!r} is reserved" if _TAG in value else "its keys must be text")
     raise ValueError("keep JSON values, events, dataclasses or pydantic models there")
 
 
-def unpack(value: Any, known: Iterable[type] = ()) -> Any:
+def _dumped(model: Any) -> Any:
+    """A pydantic model as JSON values, of which a model like it can be made."""
+    lost: list[str] = []
+    for by_alias in (False, True):
+        dumped = model.model_dump(mode="json", by_alias=by_alias, round_trip=True)
+        with contextlib.suppress(ValueError):
+            again = type(model).model_validate(dumped)
+            lost = [name for name, field in type(model).model_fields.items()
+                    if not field.exclude and [getattr(again, name)] != [getattr(model, name)]]
+            if not lost and again.model_extra == model.model_extra:
+                return dumped
+    raise ValueError(f"{', '.join(lost) or 'it'} would not come back the same")
+
+
+def unpack(value: Any, known: Iterable[type] = (), home: str = "") -> Any:
     """The value that `pack` made this of. Only classes that are loaded already are used; nothing is imported.
 
     Args:
         known: classes found by name alone, also when their module is called otherwise here (as `__main__`).
+        home: a module to look for other classes in.
 
     Raises:
         ContextSerializationError: a class is not there, or the data does not fit it.
     """
     if isinstance(value, list):
-        return [unpack(item, known) for item in value]
+        return [unpack(item, known, home) for item in value]
     if not isinstance(value, dict):
         return value
     if _TAG not in value:
-        return {key: unpack(item, known) for key, item in value.items()}
-    content = unpack(value.get("value"), known)
+        return {key: unpack(item, known, home) for key, item in value.items()}
+    content = unpack(value.get("value"), known, home)
     if value[_TAG] == "tuple" and isinstance(content, list):
         return tuple(content)
     if value[_TAG] == "error":
         return WorkflowError(content)
-    kind = _find_class(str(value[_TAG]), known)
+    more = unpack(value.get("more", {}), known, home)
+    kind = _find_class(str(value[_TAG]), known, home)
     try:
-        return kind.model_validate(content) if hasattr(kind, "model_validate") else kind(**content)
-    except (TypeError, ValueError, WorkflowError) as error:
+        made = kind.model_validate(content) if hasattr(kind, "model_validate") else kind(**content)
+        for name, item in more.items():
+            object.__setattr__(made, name, item)  # also where the class is frozen
+    except (TypeError, ValueError, AttributeError, WorkflowError) as error:
         raise ContextSerializationError(f"the saved {kind.__name__} can't be read: {error}") from error
+    return made
 
 
-def _find_class(tag: str, known: Iterable[type]) -> Any:
+def _find_class(tag: str, known: Iterable[type], home: str) -> Any:
     module, _, name = tag.partition(":")
-    loaded = functools.reduce(lambda owner, part: getattr(owner, part, None), name.split("."),
-                              cast(Any, sys.modules.get(module)))
+    places = [home, module] if module == "__main__" else [module, home]
+    loaded = [functools.reduce(lambda owner, part: getattr(owner, part, None), name.split("."),
+                               cast(Any, sys.modules.get(place))) for place in places]
     local = [kind for kind in subclasses(Event) if (kind.__module__, kind.__qualname__) == (module, name)]
-    for kind in [*(kind for kind in known if kind.__qualname__ == name), loaded, *reversed(local)]:
+    for kind in [*(kind for kind in known if kind.__qualname__ == name), *loaded, *reversed(local)]:
         if isinstance(kind, type) and (
                 issubclass(kind, Event) or dataclasses.is_dataclass(kind) or hasattr(kind, "model_validate")):
             return kind
-    raise ContextSerializationError(f"the saved data needs the class {name}: import {module} before loading")
+    remedy = "define it outside of a function" if "<locals>" in name else f"import {module} before loading"
+    raise ContextSerializationError(f"the saved data needs the class {name}: {remedy}")
 
 
 def subclasses(kind: type[E]) -> Iterator[type[E]]:

@@ -4,12 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from hello_react import ModelError, Notice, Reply, ScriptedLLM, SettingsError, Token, ToolError
+from hello_react import (
+    ModelError,
+    Notice,
+    ReActAgent,
+    Reply,
+    ScriptedLLM,
+    SettingsError,
+    Token,
+    ToolError,
+    ToolExecutor,
+)
 from hello_react.compat import (
     LLM,
     ActionReasoningStep,
@@ -210,6 +221,24 @@ def test_a_context_with_reasoning_and_sources_is_saved():
     asyncio.run(main())
 
 
+def test_a_context_is_saved_whatever_the_tools_returned():
+    def open_lock() -> Any:
+        """Opens a lock."""
+        return threading.Lock()
+
+    run = walkthrough("Action: open_lock[]", "Answer: open", tools=[FunctionTool.from_defaults(open_lock)])
+
+    async def main() -> Any:
+        ctx = Context(run)
+        await run.run(input="q", ctx=ctx)
+        loaded: Context[Any] = Context.from_dict(run, json.loads(json.dumps(ctx.to_dict())))
+        return await ctx.get("sources"), await loaded.get("sources")
+
+    [before], [after] = asyncio.run(main())
+    assert after == before
+    assert (after.content[:9], after.raw_output) == ("<unlocked", None)
+
+
 def test_the_text_streams_from_a_server():
     reply = "Thought: They want a joke.\nAnswer: Knock, knock."
 
@@ -292,6 +321,22 @@ def test_the_models_failure_is_raised():
         walkthrough(ModelError("gone")).run_sync(input="q")
 
 
+@pytest.mark.parametrize("stop", ["END", ["END", "."]])
+def test_a_call_may_name_its_own_stops(stop: Any):
+    async def main(url: str) -> None:
+        model = OpenAI("m", url, "word", context_window=8_000, is_chat_model=True, is_function_calling_model=False)
+        await model.achat([ChatMessage("user", "Hi")], stop=stop)
+
+    with ModelServer(["Hello."]) as server:
+        asyncio.run(main(server.url))
+        assert server.requests[0].body["stop"] == ["\nObservation", "\n观察", *([stop] if stop == "END" else stop)]
+
+
+def test_an_option_that_openai_does_not_have_here_is_named():
+    with pytest.raises(TypeError, match=r"^OpenAI takes no reuse_client here, but what .* temperature, "):
+        OpenAI("m", "http://127.0.0.1:9/v1", "word", reuse_client=True)
+
+
 class Restarting:
     """Begins anew in the middle of its reply."""
 
@@ -329,6 +374,43 @@ def test_a_function_tool_runs_with_keywords_places_and_text():
         tool(x=1, y=2, z=3)
 
 
+def note(payload: str) -> str:
+    """Keeps a text."""
+    return f"got {payload}"
+
+
+def keep(data: dict[str, int]) -> str:
+    """Keeps data."""
+    return f"got {data}"
+
+
+def total(values: list[int], start: int = 0) -> str:
+    """Adds up."""
+    return f"got {sum(values, start)}"
+
+
+def now() -> str:
+    """Tells the time."""
+    return "noon"
+
+
+@pytest.mark.parametrize("call", [
+    'note[{"a": 1}]', 'note[{"payload": "hi"}]', 'note[{"self": "hi"}]', "note[]", 'note["hi"]', "note[[1, 2]]",
+    'keep[{"a": 1}]', 'keep[{"data": {"a": 1}}]', "keep[]", "keep[hi]", "total[[1, 2]]",
+    'total[{"values": [1, 2], "start": 3}]', "now[]", "note\nAction Input: {'a': '城'}",
+])
+def test_a_function_tool_takes_what_the_agent_takes(call: str):
+    functions = (note, keep, total, now)
+    tools = ToolExecutor()
+    for function in functions:
+        tools.tool(function)
+    agent = ReActAgent(ScriptedLLM([f"Action: {call}", "Action: Finish[ok]"]), tools)
+    wanted = agent.run("q", verbose=False).steps[0].observations[0]
+    run = walkthrough(f"Action: {call}", "Answer: ok", tools=[FunctionTool.from_defaults(f) for f in functions])
+    found = run.run_sync(input="q")["reasoning"][1].observation
+    assert found.removeprefix(f"{wanted.tool} failed: ").replace('"', "'") == wanted.text.replace('"', "'")
+
+
 def test_a_function_tool_raises_what_its_function_raises():
     def broken() -> None:
         """Breaks."""
@@ -347,6 +429,7 @@ def test_a_function_tool_takes_other_names_words_and_coroutines():
     assert tool.metadata.description == "shout(text: 'str') -> 'str'"
     named = FunctionTool.from_defaults(shout, name="loud", description="Makes it loud.")
     assert (named.metadata.get_name(), str(named)) == ("loud", "- loud: Makes it loud.")
+    assert FunctionTool.from_defaults(shout, return_direct=True).metadata.return_direct
     with pytest.raises(TypeError, match="needs a function"):
         FunctionTool.from_defaults()
 
@@ -382,7 +465,7 @@ def test_a_call_is_read(reply: str, action_input: dict[str, Any]):
 
 @pytest.mark.parametrize("reply", ["Thought: Done.\nAnswer: 3", "Thought: Done.\nAction: Finish[3]"])
 def test_an_answer_is_read(reply: str):
-    found = ReActOutputParser().parse(reply)
+    found = ReActOutputParser().parse(reply, is_streaming=False)
     assert found == ResponseReasoningStep("Done.", "3")
     assert found.is_done
     assert found.get_content() == "Thought: Done.\nAction: Finish[3]"
@@ -416,6 +499,17 @@ def test_a_memory_gives_what_fits_and_what_is_not_answered():
     assert len(memory.get_all()) == 12
     memory.reset()
     assert memory.get() == []
+
+
+def test_a_memory_has_the_tutorials_other_methods():
+    async def main() -> list[ChatMessage]:
+        memory = ChatMemoryBuffer.from_defaults(token_limit=None)
+        memory.set([ChatMessage("system", "Be brief.")])
+        await memory.aput(ChatMessage("user", "q"))
+        assert memory.get(input="q") == await memory.aget(input="q")
+        return await memory.aget()
+
+    assert list(map(str, asyncio.run(main()))) == ["system: Be brief.", "user: q"]
 
 
 def test_the_formatter_keeps_system_messages_and_context():

@@ -365,6 +365,11 @@ def test_an_empty_question_is_refused(wrong: dict[str, Any]):
         workflow().run_sync(**wrong)
 
 
+def test_a_question_that_is_no_text_is_refused():
+    with pytest.raises(ValueError, match=r"^The question must be text, not int\.$"):
+        workflow().run_sync(input=3)
+
+
 def test_wrong_keywords_name_the_right_one():
     with pytest.raises(EventFieldError, match="missing 'input', unknown 'question'"):
         workflow().run(question="q")
@@ -373,6 +378,8 @@ def test_wrong_keywords_name_the_right_one():
 def test_wrong_options_are_refused():
     with pytest.raises(ValueError, match="max_steps"):
         workflow(max_steps=0)
+    with pytest.raises(ValueError, match=r"memory is a function .* as in memory=lambda: Conv.*, not <Conv"):
+        workflow(memory=Conversation())
     with pytest.raises(ValueError, match="one of them"):
         workflow(approve=lambda call: True, ask_person=True)
 
@@ -505,6 +512,32 @@ def test_a_cancelled_run_goes_on_where_it_was():
     assert answer.response == "42"
     assert queries == ["Oslo", "Oslo"]
     assert [len(step.calls) for step in answer.reasoning] == [1, 0]
+
+
+def test_a_call_that_was_cut_short_is_no_repeat():
+    at_work, threads = threading.Event(), list[threading.Thread]()
+
+    def search(query: str) -> str:
+        threads.append(next(thread for thread in threading.enumerate() if thread.name == "hello_react run"))
+        at_work.set()
+        time.sleep(0.05)
+        return f"about {query}"
+
+    run = workflow(SEARCH, DONE, tools=searching(search))
+
+    async def main() -> Any:
+        handler = run.run(input="q")
+        for _ in range(3):
+            await asyncio.to_thread(at_work.wait, 10)
+            await handler.cancel_run()
+            await asyncio.to_thread(threads[-1].join, 10)  # it works on to its end
+            at_work.clear()
+            handler = run.run(ctx=handler.ctx)
+        return await handler
+
+    answer = asyncio.run(main())
+    assert (answer.result.status, answer.response, len(threads)) == ("finished", "42", 4)
+    assert [seen.text for seen in answer.reasoning[0].observations] == ["about Oslo"]
 
 
 async def answer_all(handler: Any, verdicts: list[Any]) -> AnswerEvent:

@@ -17,11 +17,12 @@ import textwrap
 import threading
 import time
 import weakref
+from collections.abc import Awaitable, Coroutine
 from pathlib import Path
-from typing import Any, ClassVar, Optional, Union
+from typing import Any, ClassVar, Generic, Optional, TypedDict, TypeVar, Union
 
 import pytest
-from pydantic import BaseModel
+from pydantic import BaseModel, Field, PrivateAttr, RootModel, SecretStr, computed_field
 
 from hello_react.errors import HelloReactError
 from hello_react.workflow import (
@@ -51,6 +52,7 @@ from hello_react.workflow import (
 from hello_react.workflow_parts import declared
 
 ROOT = Path(__file__).resolve().parents[1]
+T = TypeVar("T")
 
 
 class One(Event):
@@ -231,6 +233,52 @@ def test_fields_are_inherited_and_defaults_may_change() -> None:
     assert Derived(a=1).total == 9
     assert repr(Derived(a=1)) == "Derived(a=1, b=5, c=3)"
     assert Base(a=1).b == 2
+
+
+def test_fields_come_from_all_base_classes() -> None:
+    class Priced:
+        price: int
+        currency: str = "NOK"
+
+    class Offer(One, Answer, Priced):
+        note: str = ""
+
+    offer = Offer(text="a", price=3)
+    assert offer.to_dict() == {"n": 0, "text": "a", "price": 3, "currency": "NOK", "note": ""}
+    with pytest.raises(EventFieldError, match="missing 'price', missing 'text'"):
+        Offer()
+
+
+def test_defaults_may_be_fields_of_pydantic() -> None:
+    class Bag(Event):
+        items: list[int] = Field(default_factory=list)
+        table: dict[str, int] = Field({}, description="counts")
+        plain: int = Field(default=3, ge=0)
+        needed: str = Field(..., description="what for")
+        _hidden: int = PrivateAttr(1)
+
+    one, two = Bag(needed="x"), Bag(needed="y")
+    one.items.append(1)
+    one.table["a"] = 2
+    assert two.to_dict() == {"items": [], "table": {}, "plain": 3, "needed": "y"}
+    with pytest.raises(EventFieldError, match="missing 'needed'"):
+        Bag()
+
+
+def test_an_event_may_be_generic() -> None:
+    class Box(Event, Generic[T]):
+        value: T
+
+    class Boxing(Workflow):
+        @step
+        async def start(self, ev: StartEvent) -> Box[int]:
+            return Box[int](value=3)
+
+        @step
+        async def end(self, ev: Box[int]) -> StopEvent:
+            return StopEvent(ev.to_dict())
+
+    assert Boxing().run_sync() == {"value": 3}
 
 
 def test_fields_hold_any_object_as_it_is() -> None:
@@ -555,6 +603,19 @@ def test_a_thread_may_raise_anything_even_stop_iteration() -> None:
     go(main)
 
 
+@pytest.mark.parametrize("kind", [Awaitable[StopEvent], Coroutine[Any, Any, StopEvent | None]])
+def test_a_plain_function_may_say_that_it_returns_an_awaitable(kind: Any) -> None:
+    async def later() -> StopEvent:
+        return StopEvent("later")
+
+    class Handing(Workflow):
+        @step
+        def start(self, ev: StartEvent) -> kind:
+            return later()
+
+    assert Handing().run_sync() == "later"
+
+
 def test_a_plain_function_may_return_an_awaitable() -> None:
     async def answer() -> StopEvent:
         return StopEvent("awaited")
@@ -684,11 +745,39 @@ def test_a_child_class_may_replace_a_step() -> None:
         again = Chain.second
         more = Chain.first
 
+    class Grown(Workflow):
+        @step
+        async def start(self, ev: StartEvent) -> One:
+            return One()
+
+    @step(workflow=Grown)
+    async def end(ev: One) -> StopEvent:
+        return StopEvent("added")
+
+    class Regrown(Grown):
+        @step
+        async def end(self, ev: One) -> StopEvent:
+            return StopEvent("replaced")
+
     async def main() -> None:
+        assert [await Grown().run(), await Regrown().run()] == ["added", "replaced"]
         assert await Child().run() == 1000
         assert (await Chain().run()) == 20
     go(main)
     assert "more" in declared(Named)
+
+
+def test_a_method_that_is_no_step_can_not_take_the_place_of_one() -> None:
+    class Forgot(Chain):
+        async def second(self, ev: One) -> Two:
+            return Two(n=100)
+
+    class Without(Chain):
+        second = None  # type: ignore[assignment]
+
+    words = "Forgot.second takes the place of a step: put @step above it, or choose another name (`second = None`"
+    assert refused(Forgot).startswith(words)
+    assert "step 'first' returns One, but no step takes it" in refused(Without)
 
 
 @pytest.mark.parametrize(("signature", "words"), [
@@ -700,6 +789,10 @@ def test_a_child_class_may_replace_a_step() -> None:
     ("self, ev: StartEvent) -> str", "'work' is annotated to return str: a step returns an event or None"),
     ("self, ev: StartEvent) -> 'One | list[int]'", "is annotated to return list"),
     ("self, a: StartEvent, b: One) -> StopEvent", "takes two events, 'a' and 'b': take one"),
+    ("self, ev: StartEvent, /) -> StopEvent", "has a parameter 'self' before a `/`: take that out"),
+    ("self, *args: StartEvent) -> StopEvent", "step 'work' takes no event"),
+    ("self, ev: None) -> StopEvent", "step 'work' has a parameter 'ev' that is no event"),
+    ("self, ev: StartEvent) -> Awaitable[StopEvent]", "is annotated to return Awaitable"),
 ])
 def test_annotations_that_say_too_little(signature: str, words: str) -> None:
     names = {**globals()}
@@ -723,6 +816,44 @@ def test_extra_parameters_with_defaults_are_left_alone() -> None:
             return StopEvent((type(ev), loud))
 
     assert Extra().run_sync() == (StartEvent, False)
+
+
+def test_what_may_be_left_out_is_left_alone() -> None:
+    class Loose(Workflow):
+        @step
+        async def start(self, ev: StartEvent, *args: Any, **options: Any) -> StopEvent:
+            return StopEvent((args, options))
+
+    assert Loose().run_sync() == ((), {})
+
+
+@pytest.mark.parametrize("hint", ["Context", "Optional[Context]", "Context[Counts] | None", "Optional[Context[Any]]"])
+@pytest.mark.parametrize("default", ["", " = None"])
+def test_a_context_is_given_whatever_its_default(hint: str, default: str) -> None:
+    names: dict[str, Any] = {**globals()}
+    exec(f"class Given(Workflow):\n    @step\n"
+         f"    async def start(self, ev: StartEvent, *, ctx: {hint}{default}) -> StopEvent:\n"
+         f"        return StopEvent(ctx)\n", names)
+    assert isinstance(names["Given"]().run_sync(), Context)
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="needs the type statement")
+def test_a_union_may_have_a_name() -> None:
+    names: dict[str, Any] = {**globals()}
+    exec(textwrap.dedent("""
+        type Either = One | Two
+        type Maybe = Either | None
+
+        class Named(Workflow):
+            @step
+            async def start(self, ev: StartEvent) -> Maybe:
+                return One()
+
+            @step
+            async def end(self, ev: Either) -> StopEvent:
+                return StopEvent(ev)
+    """), names)
+    assert names["Named"]().run_sync() == One()
 
 
 def test_annotations_may_name_classes_defined_later_or_locally() -> None:
@@ -980,8 +1111,29 @@ def test_one_state_type_with_defaults() -> None:
         async def a(self, ctx: Context[Needy], ev: StartEvent) -> StopEvent:
             return StopEvent()
 
+    class Strict(Workflow):
+        @step
+        async def a(self, ctx: Context[Note], ev: StartEvent) -> StopEvent:
+            return StopEvent()
+
+    assert "Note needs a default for each field" in refused(Strict)
     assert "the steps name 2 state types" in refused(Mixed)
     assert "Needy needs a default for each field" in refused(Alone)
+
+
+def test_a_dict_with_declared_keys_may_be_the_state() -> None:
+    class Keys(TypedDict, total=False):
+        n: int
+
+    class Typed(Workflow):
+        @step
+        async def start(self, ctx: Context[Keys], ev: StartEvent) -> StopEvent:
+            await ctx.set("n", await ctx.get("n", 0) + 1)
+            return StopEvent(await ctx.get("n"))
+
+    ctx: Context[Any] = Context(Typed())
+    assert Typed().run_sync(ctx=ctx) == 1
+    assert Typed().run_sync(ctx=Context.from_dict(Typed(), ctx.to_dict())) == 2
 
 
 # Sending and gathering.
@@ -1223,6 +1375,24 @@ def test_context_methods_outside_their_place() -> None:
     go(main)
 
 
+@pytest.mark.parametrize(("call", "words"), [
+    (lambda ctx: ctx.wait_for_event("Answer"), "wait_for_event takes a class of event, such as StopEvent, not ['Answer']"),
+    (lambda ctx: ctx.wait_for_event(Answer(text="")), "wait_for_event takes a class of event"),
+    (lambda ctx: ctx.wait_for_event(Answer, waiter_event="Name?"), "waiter_event is an event, not str"),
+    (lambda ctx: ctx.collect_events(One(), One), "collect_events takes a list of classes, as in [Found] * 3, not <cl"),
+    (lambda ctx: ctx.collect_events(One(), [One()]), "collect_events takes a class of event, such as StopEvent, not [One("),
+])
+def test_what_is_waited_for_and_gathered_is_checked(call: Any, words: str) -> None:
+    class Wrong(Workflow):
+        @step
+        async def start(self, ctx: Context, ev: StartEvent) -> StopEvent:
+            return StopEvent(await call(ctx))
+
+    with pytest.raises(WorkflowRuntimeError) as caught:
+        Wrong(timeout=5).run_sync()
+    assert words in str(caught.value)
+
+
 # State.
 
 def test_state_is_read_written_and_missed() -> None:  # W20
@@ -1268,6 +1438,10 @@ def test_what_is_given_as_a_context_is_one() -> None:
     for wrong in ("x", {}, StartEvent(), Context):
         with pytest.raises(WorkflowRuntimeError, match=f"ctx must be a Context, not {type(wrong).__name__}"):
             Chain().run(wrong)  # type: ignore[arg-type]
+    for other in (Chain, object()):
+        for make in (Context, lambda workflow: Context.from_dict(workflow, {})):
+            with pytest.raises(WorkflowRuntimeError, match=r"made of a workflow object, as in Context\(My"):
+                make(other)  # type: ignore[arg-type]
 
 
 def test_context_in_two_runs_at_once() -> None:  # W18
@@ -1291,6 +1465,50 @@ def test_context_in_two_runs_at_once() -> None:  # W18
     with pytest.raises(WorkflowCancelledError):
         early.wait()
     assert late.wait() == 20
+
+
+def test_a_context_in_several_threads_serves_one_run_at_a_time() -> None:  # W18
+    class Counting(Workflow):
+        now = most = 0
+
+        @step
+        async def work(self, ctx: Context, ev: StartEvent) -> StopEvent:
+            self.now += 1
+            self.most = max(self.most, self.now)
+            await asyncio.sleep(0.01)
+            self.now -= 1
+            return StopEvent("done")
+
+    def outcomes(workflow: Any) -> list[str]:
+        ctx: Context[Any] = Context(workflow)
+        together, said = threading.Barrier(3), list[str]()
+
+        def run() -> None:
+            together.wait(20)
+            try:
+                said.append(workflow.run_sync(ctx=ctx))
+            except WorkflowRuntimeError as error:
+                said.append(str(error)[:22])
+
+        threads = [threading.Thread(target=run) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(20)
+        return said
+
+    usual = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for _ in range(20):
+            workflow = Counting()
+            said = outcomes(workflow)
+            assert len(said) == 3
+            assert "done" in said
+            assert set(said) <= {"done", "this context is in use"}
+            assert workflow.most == 1
+    finally:
+        sys.setswitchinterval(usual)
 
 
 class Model(BaseModel):
@@ -1327,6 +1545,8 @@ def test_typed_state(kind: type) -> None:
             await handler.ctx.set("totla", 1)
         with pytest.raises(StateKeyError, match="has no 'totla'"):
             await handler.ctx.get("totla")
+        with pytest.raises(WorkflowRuntimeError, match=f"the state is a {kind.__name__}, not a dict"):
+            await handler.ctx.store.set_state({"total": 9})
         again = Context.from_dict(Typed(), json.loads(json.dumps(handler.ctx.to_dict())))
         assert await again.get("total") == 7
         assert await Typed().run(ctx=again) == 12
@@ -1503,11 +1723,65 @@ def test_cancelling_the_one_who_awaits_cancels_the_run() -> None:
         with pytest.raises(asyncio.CancelledError):
             await task
         assert handler.done()
+        handler = workflow.run()
+        task = asyncio.create_task(handler)
+        task.cancel()  # before its first turn
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert handler.done()
         reader = asyncio.create_task(read(workflow.run()))  # a reader that goes leaves the run alone
         await asyncio.sleep(0.01)
         reader.cancel()
         await asyncio.wait([reader])
     asyncio.run(main())  # the last run is left behind: closing the loop ends it
+
+
+def test_a_task_of_a_run_that_is_over_may_be_cancelled_before_its_first_turn() -> None:
+    async def main() -> None:
+        handler = Chain().run()
+        await handler
+        task = asyncio.create_task(handler)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert handler.result() == 20
+    go(main)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="needs a signal to a process")
+@pytest.mark.parametrize("loop_runs", [False, True])
+def test_an_interruption_of_run_sync_cancels_the_run(loop_runs: bool) -> None:
+    code = textwrap.dedent("""
+        import asyncio, os, signal, sys, threading
+        from hello_react.workflow import StartEvent, StopEvent, Workflow, step
+
+        class Slow(Workflow):
+            @step
+            async def wait(self, ev: StartEvent) -> StopEvent:
+                try:
+                    threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT)).start()
+                    await asyncio.sleep(20)
+                finally:
+                    await asyncio.sleep(0.1)
+                    print("cleaned up", flush=True)
+
+        def script():
+            try:
+                Slow().run_sync()
+            except KeyboardInterrupt:
+                print("interrupted")
+
+        async def cell():
+            script()
+
+        if sys.argv[1] == "True":  # as in a notebook, whose loop leaves the signal alone
+            asyncio.new_event_loop().run_until_complete(cell())
+        else:
+            script()
+    """)
+    done = subprocess.run([sys.executable, "-c", code, str(loop_runs)], capture_output=True, text=True, timeout=60,
+                          cwd=ROOT)
+    assert done.stdout.splitlines() == ["cleaned up", "interrupted"], done.stderr
 
 
 def test_a_step_that_ignores_its_cancellation_does_not_hold_the_run(caplog: pytest.LogCaptureFixture) -> None:
@@ -1874,6 +2148,15 @@ def test_a_handler_may_lead_back_and_name_its_steps() -> None:
     go(main)
 
 
+def test_a_handler_may_name_a_step_twice() -> None:
+    class Twice(Failing):
+        @catch_error(for_steps=["start", "start"])
+        async def handle(self, ev: StepFailedEvent) -> StopEvent:
+            return StopEvent(ev.step_name)
+
+    assert Twice().run_sync() == "start"
+
+
 def test_a_step_for_all_events_is_no_error_handler() -> None:
     class Sink(Failing):
         @step
@@ -2166,6 +2449,41 @@ def test_a_paused_run_goes_on_in_another_process(tmp_path: Path) -> None:  # W21
     assert python("-c", code) == "['Dear customer', (1, 2), 'yes', 1]"
 
 
+def test_what_a_script_saved_is_loaded_by_a_program_that_imports_it_and_the_reverse(tmp_path: Path) -> None:
+    (tmp_path / "shop.py").write_text(textwrap.dedent("""
+        import dataclasses, json, sys
+        from hello_react.workflow import Context, StartEvent, StopEvent, Workflow, step
+
+        @dataclasses.dataclass
+        class Item:
+            name: str
+
+        class Shop(Workflow):
+            @step
+            async def start(self, ctx: Context, ev: StartEvent) -> StopEvent:
+                cart = await ctx.get("cart", [])
+                await ctx.set("cart", [*cart, Item("apple")])
+                return StopEvent(len([item for item in cart if type(item) is Item]))
+
+        def main():
+            shop, saved = Shop(), sys.stdin.read()
+            ctx = Context.from_dict(shop, json.loads(saved)) if saved else Context(shop)
+            print(shop.run_sync(ctx=ctx), file=sys.stderr)
+            print(json.dumps(ctx.to_dict()))
+
+        if __name__ == "__main__":
+            main()
+    """), encoding="utf-8")
+    script, program = ["shop.py"], ["-c", "import shop; shop.main()"]
+    saved, counts = "", []
+    for way in (script, program, script):
+        done = subprocess.run([sys.executable, *way], input=saved, capture_output=True, text=True, timeout=60,
+                              cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)})
+        saved = done.stdout
+        counts.append(done.stderr.strip())
+    assert counts == ["0", "1", "2"]
+
+
 def test_work_in_all_places_is_saved() -> None:
     gate: list[bool] = []
 
@@ -2243,9 +2561,14 @@ def test_a_paused_context_may_begin_anew() -> None:
 
 
 def test_values_survive_saving() -> None:
+    noted, tally = Answer(text="hi"), Tally(3)
+    noted["note"], noted["result"] = Point(1, 1), 5
+    tally.seen.append("kept")
     state = {"note": Note(title="a", stars=3), "point": Point(1, 2), "event": Answer(text="hi"),
              "pair": (1, (2,)), "deep": {"list": [1, 2.5, None, True, "s"]},
-             "stop": StopEvent(result=[Point(0, 0)])}
+             "stop": StopEvent(result=[Point(0, 0)]), "noted": noted, "tally": tally,
+             "bare": StartEvent(a=1, result=2), "report": Report(text="a", result=3),
+             "alias": Renamed(Short=1), "area": Area(side=3), "root": Numbers([1, 2])}
 
     async def main() -> None:
         ctx: Context[Any] = Context(Chain())
@@ -2255,6 +2578,44 @@ def test_values_survive_saving() -> None:
     go(main)
 
 
+@dataclasses.dataclass(frozen=True)
+class Tally:
+    n: int = 0
+    seen: list[str] = dataclasses.field(default_factory=list, init=False)
+
+
+class Renamed(BaseModel):
+    long: int = Field(0, alias="Short")
+
+
+class Area(BaseModel, extra="forbid"):
+    side: int
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def area(self) -> int:
+        return self.side ** 2
+
+
+class Numbers(RootModel[list[int]]):
+    pass
+
+
+class Starred(Note):
+    color: str = "red"
+
+
+class Drawer(BaseModel):
+    word: SecretStr = SecretStr("")
+    notes: list[Note] = []
+    thing: Any = None
+
+
+@dataclasses.dataclass
+class Sized:
+    size: dataclasses.InitVar[int]
+
+
 LOOP: list[Any] = []
 LOOP.append(LOOP)
 
@@ -2262,9 +2623,14 @@ LOOP.append(LOOP)
 @pytest.mark.parametrize(("value", "words"), [
     ({"lock": threading.Lock()}, "state['lock']: lock can't be saved"),
     ({"a": [1, {"b": {1, 2}}]}, "state['a'][1]['b']: set can't be saved"),
-    ({"a": {1: "x"}}, "state['a']: dict can't be saved"),
+    ({"a": {1: "x"}}, "state['a']: dict can't be saved: its keys must be text"),
     ({"a": Answer(text=object())}, "state['a'].text: object can't be saved"),
-    ({"a": {"__type__": "x"}}, "state['a']: dict can't be saved"),
+    ({"a": {"__type__": "x"}}, "state['a']: dict can't be saved: the key '__type__' is reserved"),
+    ({"a": Drawer(word="sesame")}, "state['a']: Drawer can't be saved: word would not come back the same"),
+    ({"a": Drawer(notes=[Starred(title="a")])}, "Drawer can't be saved: notes would not come back the same"),
+    ({"a": Drawer(thing=(1, 2))}, "Drawer can't be saved: thing would not come back the same"),
+    ({"a": Sized(3)}, "what is saved could not be loaded again: the saved Sized can't be read"),
+    ({"a": dataclasses.make_dataclass("f.<locals>.Inner", [])()}, "Inner: define it outside of a function"),
     ({"a": LOOP}, "state['a'][0][0][0]"),
     ({"a": Point}, "state['a']: type can't be saved"),
 ])
@@ -2330,6 +2696,7 @@ def test_a_saved_job_is_loaded() -> None:
     ({"state": {"__type__": "HERE:Note", "value": {}}}, "the saved Note can't be read"),
     ({"state": {"__type__": "HERE:Point", "value": {"z": 1}}}, "the saved Point can't be read"),
     ({"state": {"__type__": "HERE:Point", "value": [1]}}, "the saved Point can't be read"),
+    ({"state": {"__type__": "HERE:Point", "value": {"x": 1, "y": 2}, "more": [1]}}, "the saved Point can't be read"),
 ])
 def test_data_that_cannot_be_loaded(change: dict[str, Any], words: str) -> None:
     data = json.loads(json.dumps({**Context(Chain()).to_dict(), **change}).replace("HERE", __name__))
@@ -2543,6 +2910,25 @@ def test_drawing(tmp_path: Path) -> None:
             step_greet --> event_StopEvent
     """)
     assert Chain().draw().count("-->") == 6
+    other = type("One", (Event,), {"__module__": "elsewhere"})
+
+    class Alike(Workflow):
+        @step
+        async def start(self, ev: StartEvent) -> One:
+            return One()
+
+        @step
+        async def change(self, ev: One) -> other:
+            return other()
+
+        @step
+        async def end(self, ev: other) -> StopEvent:
+            return StopEvent()
+
+    text = Alike().draw()
+    assert f'event_One(["{__name__}.One"])' in text
+    assert 'event_One_1(["elsewhere.One"])' in text
+    assert "event_One_1 --> step_end\n    step_end --> event_StopEvent" in text
     with pytest.raises(WorkflowConfigurationError):
         Workflow().draw()
 
