@@ -41,6 +41,7 @@ from .events import (
 from .guards import REPEAT_NOTE, Deadline, History, Repeats, WindowWatch, whole_number
 from .parser import Action, Finish, Malformed, Turn, parse
 from .prompt import LAST_CALL, Prompt, render_step
+from .repairs import plain_words
 from .text import clip
 from .tools import ToolExecutor
 
@@ -129,7 +130,7 @@ class ReActAgent:
             on_event: called with each event, in place of the printer.
 
         Raises:
-            ValueError: the question is empty.
+            ValueError: the question is empty, or the conversation is none.
             ModelError: the model's service failed; `error.result` holds what was done until then.
         """
         if on_event is None and verbose:
@@ -182,10 +183,12 @@ class ReActAgent:
         """A run that has done nothing yet.
 
         Raises:
-            ValueError: the question is empty.
+            ValueError: the question is empty, or the conversation is none.
         """
         if not isinstance(question, str) or not question.strip():
             raise ValueError("The question is empty.")
+        if conversation is not None and not hasattr(conversation, "turns"):
+            raise ValueError(f"conversation must be a Conversation, not {type(conversation).__name__}")
         history = History[Any](self.history_budget, self.entry_text, self.cut_entry)
         earlier = self.earlier(conversation) if conversation is not None else ()
         return Run(question, self.tools.for_run(), history, Deadline(self.time_limit), conversation, earlier,
@@ -345,11 +348,11 @@ class ReActAgent:
 
     def _take_last(self, run: Run, reply: Reply, turn: Turn) -> None:
         """The best answer, given when all steps were used up."""
-        plain_words = isinstance(turn.move, Malformed) and turn.move.reason == "no_action"
+        no_action = isinstance(turn.move, Malformed) and turn.move.reason == "no_action"
         if isinstance(turn.move, Finish):
             run.answer = turn.move.answer
-        elif plain_words and not turn.thought and not reply.cut:
-            run.answer = reply.text.strip()
+        elif no_action and not turn.thought and not reply.cut:
+            run.answer = plain_words(reply.text, run.tools.names) or None
         run.status = "best_effort" if run.answer else "max_steps"
 
     # --- what ToolCallingAgent does differently

@@ -1,8 +1,9 @@
 """From the text between the brackets to a function's arguments, by its own signature (chapters 02 and 08).
 
 One parameter takes the text as it stands; several take a JSON object (`{"a": 1, "b": 2}`), keywords (`a=1,
-b=2`) or values in order (`1, 2`); none takes empty text. A native tool call brings an object already. Types
-are checked by pydantic, which is imported only when a parameter is more than text.
+b=2`), values in order (`1, 2`) or, where all but one have defaults, plain text; none takes empty text. A
+native tool call brings an object already. Types are checked by pydantic, which is imported only when a
+parameter is more than text.
 
     >>> bind("add", parameters(lambda a, b: a + b), '{"a": 1, "b": 2}')
     ([], {'a': 1, 'b': 2})
@@ -16,10 +17,12 @@ import json
 import re
 import typing
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
+from functools import partial
 from typing import Any
 
+from .dialects import decode_json
 from .errors import ToolError
 from .text import clip, in_words, sendable
 
@@ -43,6 +46,8 @@ class Parameter:
     default: Any = REQUIRED
     by_position: bool = False
     description: str = ""
+    variadic: bool = False
+    """Whether it stands for any number of values, as `*numbers` does; it takes a list of them then."""
 
     @property
     def required(self) -> bool:
@@ -114,8 +119,16 @@ def _has_json(value: Any) -> bool:
     return True
 
 
+def unwrapped(function: Any) -> Any:
+    """The function inside of `functools.partial`s."""
+    while isinstance(function, partial):
+        function = function.func
+    return function
+
+
 def parameters(function: Callable[..., Any]) -> tuple[Parameter, ...]:
-    """The parameters of a function, in order.
+    """The parameters of a function, in order. `*numbers: int` takes a list; a `*more` without a type that
+    follows others, `**more`, and what a `functools.partial` has filled in, are left out.
 
     Raises:
         ToolError: one of them has a type that can't come from text.
@@ -124,35 +137,42 @@ def parameters(function: Callable[..., Any]) -> tuple[Parameter, ...]:
         signature = inspect.signature(function)
     except (TypeError, ValueError):  # some functions written in C tell nothing of their parameters
         return (Parameter("input", by_position=True),)
-    target: Any = function
-    if not (inspect.isroutine(function) or inspect.isclass(function)):
+    target: Any = unwrapped(function)
+    if not (inspect.isroutine(target) or inspect.isclass(target)):
         target = target.__call__
     try:
         hints = typing.get_type_hints(target, include_extras=True)
     except Exception:  # noqa: BLE001  an annotation may be any text: it is evaluated here
         hints = {}
     found: list[Parameter] = []
+    filled = function.keywords if isinstance(function, partial) else {}
     for name, parameter in signature.parameters.items():
-        if parameter.kind is parameter.VAR_KEYWORD:
+        if parameter.kind is parameter.VAR_KEYWORD or name in filled:
             continue
-        if parameter.kind is parameter.VAR_POSITIONAL:
-            if found:
-                continue
-            return (Parameter(name, by_position=True),)
         default = REQUIRED if parameter.default is parameter.empty else parameter.default
         annotation = hints.get(name, inspect.Parameter.empty)
         if isinstance(annotation, str):
             annotation = inspect.Parameter.empty
+        if parameter.kind is parameter.VAR_POSITIONAL:
+            if annotation in (str, Any, inspect.Parameter.empty):
+                if found:
+                    continue
+                return (Parameter(name, by_position=True),)
+            found = [replace(one, by_position=True) for one in found]
+            annotation, default = list.__class_getitem__(annotation), () if found else REQUIRED
         notes: list[str] = []
         if typing.get_origin(annotation) is typing.Annotated:
             notes = [note for note in annotation.__metadata__ if isinstance(note, str)]
             if len(notes) == len(annotation.__metadata__):
                 annotation = annotation.__origin__
-        one = Parameter(name, annotation, default, parameter.kind is parameter.POSITIONAL_ONLY,
-                        " ".join(notes) or _described(inspect.getdoc(target) or "", name))
+        variadic = parameter.kind is parameter.VAR_POSITIONAL
+        one = Parameter(name, annotation, default, variadic or parameter.kind is parameter.POSITIONAL_ONLY,
+                        " ".join(notes) or _described(inspect.getdoc(target) or "", name), variadic)
         if annotation not in (str, int, float, bool, Any, inspect.Parameter.empty):
             one.schema()
         found.append(one)
+    if [one.kind for one in signature.parameters.values()] == [inspect.Parameter.VAR_KEYWORD]:
+        raise ToolError("A tool that takes only **options can't be called: name its parameters.")
     return tuple(found)
 
 
@@ -239,14 +259,24 @@ def _type_word(schema: Mapping[str, Any]) -> str:
 
 
 def _example(parameters: tuple[Parameter, ...]) -> str:
-    samples = {"whole number": 1, "number": 1.5, "true or false": True, "text": "text", "object": {}}
-    values = {}
-    for parameter in parameters:
-        if parameter.required:
-            schema = parameter.schema()
-            values[parameter.name] = (schema.get("enum") or [samples.get(_type_word(schema), [])])[0] \
-                if "enum" in schema else samples.get(_type_word(schema), [])
+    schemas = json_schema(parameters)["properties"]
+    values = {one.name: _sample(schemas[one.name]) for one in parameters if one.required}
     return json.dumps(values, ensure_ascii=False)
+
+
+def _sample(schema: Mapping[str, Any]) -> Any:
+    """A value of this schema; of an object, with the parts that it must have."""
+    if "enum" in schema:
+        return schema["enum"][0]
+    if parts := schema.get("anyOf") or schema.get("oneOf"):
+        return _sample(parts[0])
+    if schema.get("type") == "object":
+        properties = schema.get("properties", {})
+        return {name: _sample(properties.get(name, {})) for name in schema.get("required", ())}
+    if "$ref" in schema:  # a type that holds itself
+        return {}
+    samples = {"integer": 1, "number": 1.5, "boolean": True, "array": [], "null": None}
+    return schema.get("const", samples.get(str(schema.get("type")), "text"))
 
 
 def bind(tool: str, parameters: tuple[Parameter, ...],
@@ -260,24 +290,29 @@ def bind(tool: str, parameters: tuple[Parameter, ...],
     values = from_text(tool, parameters, input) if isinstance(input, str) else input
     problems = [f"{name!r} is unknown" for name in values if name not in {p.name for p in parameters}]
     args: list[Any] = []
+    skipped: list[Any] = []  # defaults that keep the places of the positional ones behind them
     kwargs: dict[str, Any] = {}
     for parameter in parameters:
-        if parameter.name not in values:
-            if parameter.required:
-                problems.append(f"{parameter.name!r} is missing")
-            continue
-        value = values[parameter.name]
-        null = native and value is None and not parameter.required  # many models fill in every parameter
+        value = values.get(parameter.name)
+        left_out = parameter.name not in values
+        null = value is None and not parameter.required  # many models fill in every parameter
         if null and parameter.annotation is inspect.Parameter.empty:
-            continue
-        try:
-            value = parameter.check(value)
-        except ValueError as error:
-            if not null:
-                problems.append(f"{parameter.name!r} {error}")
-            continue
-        if parameter.by_position:
-            args.append(value)
+            left_out = True
+        if not left_out:
+            try:
+                value = parameter.check(value)
+            except ValueError as error:
+                left_out = True
+                if not null:
+                    problems.append(f"{parameter.name!r} {error}")
+        elif parameter.required:
+            problems.append(f"{parameter.name!r} is missing")
+        if left_out:
+            skipped += [parameter.default] if parameter.by_position else []
+        elif parameter.by_position:
+            values_here: Any = value if parameter.variadic else [value]
+            args += [*skipped, *values_here]
+            skipped = []
         else:
             kwargs[parameter.name] = value
     if problems:
@@ -351,7 +386,13 @@ def _one(parameter: Parameter, text: str) -> dict[str, Any]:
     return {parameter.name: text}
 
 
+_IN_ORDER = re.compile(r"\s*(?:[\"'\[{]|(?:true|false|null|-?\d[\d.eE+-]*)\s*,)", re.IGNORECASE)
+_FENCED = re.compile(r"\s{0,8}```\w{0,12}\s{1,8}(?=[\[{])(.*?)\s{0,8}```\s{0,8}\Z", re.DOTALL)
+
+
 def _several(tool: str, parameters: tuple[Parameter, ...], text: str) -> dict[str, Any]:
+    fenced = _FENCED.match(text)
+    text = fenced[1] if fenced else text
     value = _json(text)
     if isinstance(value, dict):
         return value
@@ -359,23 +400,25 @@ def _several(tool: str, parameters: tuple[Parameter, ...], text: str) -> dict[st
     if keywords and set(keywords) <= {parameter.name for parameter in parameters}:
         return keywords
     required = [parameter for parameter in parameters if parameter.required]
-    listed = value if isinstance(value, list) else _json(f"[{text}]")
-    if isinstance(listed, list) and 1 < len(listed) <= len(parameters) and len(listed) >= len(required):
+    listed = value if isinstance(value, list) else _json(f"[{text}]") if _IN_ORDER.match(text) else None
+    least = max(len(required), 1 if isinstance(value, list) else 2)
+    if isinstance(listed, list) and least <= len(listed) <= len(parameters):
         return dict(zip((parameter.name for parameter in parameters), listed))  # noqa: B905
     if not text.strip() and not required:
         return {}
-    if len(required) <= 1:  # the others have defaults: plain text is meant for the first
+    # The others have defaults: plain text is meant for the first. What was meant as JSON is no plain text.
+    names = "|".join(re.escape(parameter.name) for parameter in parameters)
+    structured = re.match(rf"\s*(?:```|[\[{{]\s*[\"'\[{{]|(?:{names})\s*=[^=]|\{{\s*(?:{names})\s*:)", text)
+    if len(required) <= 1 and not structured:
         return {(required or list(parameters))[0].name: text}
     raise BadInput(_expected(tool, parameters, "its input is not a JSON object"))
 
 
 def _json(text: str) -> Any:
-    if not text.lstrip().startswith(("{", "[")):
-        return None
-    try:
-        return json.loads(text, strict=False)
-    except (ValueError, RecursionError):
-        return None
+    """The JSON, or Python's literals, that are the whole text; None if it is anything else."""
+    text = text.strip()
+    value, end = decode_json(text, 0, len(text)) if text.startswith(("{", "[")) else (None, 0)
+    return value if end == len(text) else None
 
 
 def _keywords(text: str) -> dict[str, Any] | None:

@@ -142,6 +142,10 @@ class _Chat:
             self._say("(Stopped.)")
         except HelloReactError as error:
             self._complain(str(error))
+        except Exception as error:  # a client of one's own may raise anything
+            if not hasattr(error, "result"):  # it did not end the run: the printer or the trace raised it
+                raise
+            self._complain(f"{type(error).__name__}: {error}")
 
     # --- commands; each takes what stands behind its name
 

@@ -108,7 +108,9 @@ class Printer:
             self._flush()
             self._usage = event.usage
             if self.show_raw:
-                self._say(f"--- the reply as it came ---\n{event.text}\n---", "dim")
+                calls = [f"[call {call.id}] {call.name} {call.arguments}" for call in event.tool_calls]
+                raw = "\n".join([*filter(None, [event.text]), *calls])
+                self._say(f"--- the reply as it came ---\n{raw}\n---", "dim")
         elif isinstance(event, Thought):
             if not self._streamed and event.text != "".join(self._thinking).strip():
                 self._labelled("Thought", event.text, "thought")
@@ -140,8 +142,8 @@ class Printer:
         self._mid_line = self._mid_line or result.status == "interrupted"  # the terminal shows ^C
         self._break_line()
         self._prompt = ""
-        if result.answer is not None and result.answer.strip() != "".join(self._shown).strip():
-            self._labelled("Answer", result.answer, "answer")
+        if result.answer is not None:
+            self._show_answer(result.answer)
         self._end_step()
         self._finish = None
         count = len(result.steps)
@@ -150,6 +152,15 @@ class Printer:
             self._say(f"({steps}, {_tokens(result.usage)}, {result.seconds:.1f} s)", "dim")
         if result.status not in ("finished", "failed", "interrupted"):
             write(self.reasons, printable(f"[{result.reason}]") + "\n")
+
+    def _show_answer(self, answer: str) -> None:
+        """The answer, as far as it has not streamed; blank lines were left out there."""
+        shown, held = "".join(self._shown), "".join(self._held)
+        if shown and answer.split() == (shown + held).split():
+            if held:
+                self._say(held.strip(), "thought")  # held back because it might have become an action
+        else:
+            self._labelled("Answer", answer, "answer")
 
     # --- text as it streams
 

@@ -208,11 +208,14 @@ def function_call(text: str, opening: int, end: int, name: str) -> tuple[list[Pa
     close = closing_bracket(text, opening)
     if close is None:
         return [Part("unclosed", name=name)], end
-    inner = text[opening:close + 1] if text[opening] == "{" else text[opening + 1:close].strip(BLANKS)
+    is_object = text[opening] == "{" and (not is_finish(name) or decode_json(text, opening, end)[1] > opening)
+    inner = text[opening:close + 1] if is_object else text[opening + 1:close].strip(BLANKS)
     marked = inner and (unquote(inner) != inner or _KEYWORD.match(inner) or inner[0] in "{[")
-    touching = is_finish(name) or not text[opening - 1].isspace()
-    if marked or (touching and not text[close + 1:end].split("\n", 1)[0].strip(_WRAP_UP + ";；")):
+    ends_line = not text[close + 1:end].split("\n", 1)[0].strip(_WRAP_UP + ";；")
+    if marked or (ends_line and not text[opening - 1].isspace()):
         return [Part("call", inner, name)], close + 1
+    if ends_line and is_finish(name):  # a remark if an answer label follows: `Finish (see below)`
+        return [Part("answer", inner)], close + 1
     return [Part("problem", name, "missing_input")], end
 
 
@@ -221,13 +224,14 @@ def function_call(text: str, opening: int, end: int, name: str) -> tuple[list[Pa
 _OPENS = r"(?:<(?:tool|function)_calls?>|\[TOOL_CALLS\]|(?:```|~~~)\w{0,12}(?=\s))\s{0,8}"
 _START = re.compile(rf"(?:^[^\S\n]{{0,8}}|(?=[<\[][tfT]))(?:{_OPENS}){{0,2}}(?=[{{\[]\s{{0,80}}[\"'{{])",
                     re.MULTILINE)
-_BETWEEN = re.compile(r"(?:[\s,;]|</?(?:tool|function)_calls?>){0,40}")
+_BETWEEN = re.compile(r"(?:[\s,;]|</?(?:tool|function)_calls?>|\[/TOOL_CALLS\]){0,40}")
 
 
 def standing_json(text: str, start: int, end: int) -> tuple[int, list[Part]] | None:
     """Calls in JSON that ends the text, and where it begins: `{"action": "Search", "action_input": "Oslo"}`.
 
-    Prose without any label in front of it may be talk about a sample; then only a tag makes it a call.
+    Prose without any label in front of it may be talk about a sample; then only a tag makes it a call. After
+    a tag the line must end, and prose on both sides makes it a sample again.
     """
     found = _START.search(text, start, end) if text.find("{", start, end) >= 0 else None
     if found is None:
@@ -238,7 +242,9 @@ def standing_json(text: str, start: int, end: int) -> tuple[int, list[Part]] | N
     if closing_bracket(text, found.end()) is None:
         return found.start(), [Part("unclosed")]
     calls, after = json_parts(text, found.end(), end)
-    alone = tagged or not text[after:end].strip(BLANKS + "`~]}")
+    rest = text[after:end].strip(BLANKS + "`~]}")
+    between = start == 0 and text[:found.start()].strip(BLANKS) and not rest.startswith("<")
+    alone = not rest or (tagged and not between and text[found.end():after].rstrip(" \t").endswith("\n"))
     return (found.start(), calls) if alone and any(part.kind == "call" for part in calls) else None
 
 
@@ -281,7 +287,9 @@ def decode_json(text: str, start: int, end: int) -> tuple[Any, int]:
         for node in ast.walk(tree):
             if isinstance(node, ast.Dict):
                 _no_key_twice([(ast.dump(key), None) for key in node.keys if key])
-        return ast.literal_eval(tree), close + 1
+        value = ast.literal_eval(tree)
+        json.dumps(value)  # a set or bytes have no form in JSON
+        return value, close + 1
     except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
         return None, start
 
@@ -309,7 +317,7 @@ def json_calls(value: Any, depth: int = 0) -> list[tuple[str, str]]:
         return []
     fields = {squeeze(key): field for key, field in value.items() if isinstance(key, str)}
     for key in (*_CALLS, *_NAMES):
-        if isinstance(fields.get(key), (dict, list)):
+        if fields.get(key) and isinstance(fields[key], (dict, list)):
             return json_calls(fields[key], depth + 1)
     inputs = [fields[key] for key in _INPUTS if key in fields]
     if inputs and isinstance(inputs[0], dict) and "properties" in inputs[0]:
@@ -325,6 +333,8 @@ def json_calls(value: Any, depth: int = 0) -> list[tuple[str, str]]:
                 return [(name[:opening].strip(), name[opening + 1:-1])]  # {"action": "Search[Oslo]"}
             if not extra:
                 return [(name.strip(), "")]
+            if not is_finish(name) and not means_no_action(name):
+                return []  # a tool whose input stands under no key known here
     return next(([("Finish", fields[key])] for key in _ANSWERS if isinstance(fields.get(key), str)), [])
 
 
@@ -379,3 +389,44 @@ def answer_text(text: str) -> str:
     if keyword and (value[:1] not in tuple("\"'“") or unquote(value) != value):
         text = value
     return unquote(text) if text.strip(BLANKS + "\"'`*“”‘’") else ""
+
+
+# --- what stands for no call and no text ------------------------------------------------------------------
+
+_NO_ACTION = re.compile(r"(?:none|null|nil|n/?a|nothing|no(?:further|more|tool|other)*(?:action|tool|call)s?"
+                        r"|无|没有|不需要|无需(?:进一步)?)(?:is|are)?(?:needed|required|necessary|行动|操作|工具|调用)*")
+
+
+def means_no_action(body: str) -> bool:
+    """`Action: None`, `Action: no action needed`, `行动：无需行动`: ways to say that no tool is meant."""
+    body = squeeze(body.strip(BLANKS + ".。*`[]()（）\"'")) if len(body) < 80 else ""
+    return _NO_ACTION.fullmatch(body) is not None
+
+
+_BEFORE = (r"(?:(?:the|your|an?|my|insert|enter|put|write|actual|real|final) )*"
+           "(?:请|在?此处?|这里|填写|填入|写|你的|您的|最终的?)*")
+_AFTER = (r"(?: here| (?:to|for) (?:the|your) (?:original |user'?s? |input )*(?:tool|action|question|query))?"
+          "(?:写?在?这里)?")
+_PLACEHOLDERS = {
+    "answer": "answer|答案(?:内容)?|回答",
+    "input": "(?:tool ?)?input|search (?:query|terms?|keywords?)|输入(?:内容)?"
+             "|(?:工具|搜索|查询|检索)(?:内容|输入|关键词|词|参数)",
+    "name": r"(?:tool|action|function)(?: ?name)?|name of the tool|工具(?:名称?)?"
+            r"|.{0,70}(?:\bone of|其中之一)",
+}
+_IF_MARKED = ("query|question|arguments?|text|expression|keywords?|parameters?"
+              "|查询|参数|关键词|内容|问题|表达式")
+_MARKED = re.compile(r"[<{\[«]|.*(?:\byour\b|\b(?:insert|enter)\b|\bhere\Z|你的|填|这里)")
+
+
+def is_placeholder(text: str, kind: str) -> bool:
+    """`Finish[final answer]`, `Search[{tool_input}]`, `tool_name[...]`: the template copied, not filled in.
+
+    `kind` is "answer", "input" or "name". A word such as `query` must be marked: `<query>`, `your query`.
+    """
+    text = re.sub(r"[\s_-]+", " ", text.strip(BLANKS)).casefold() if len(text) <= 80 else ""
+    words = _PLACEHOLDERS[kind] + (f"|{_IF_MARKED}" if kind == "input" and _MARKED.match(text) else "")
+    folder = kind == "input" and text in (".", "..", "。")
+    dots = kind != "name" and not folder and re.fullmatch(r"[.…。]+", text)
+    inner = text.strip("<>{}[]()«»" + BLANKS)
+    return bool(dots or re.fullmatch(f"{_BEFORE}(?:{words}){_AFTER}", inner))

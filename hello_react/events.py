@@ -65,11 +65,19 @@ class Usage:
 
 @dataclass(frozen=True)
 class ToolCall:
-    """A native tool call of a model: its id, the tool's name and the arguments as the JSON text sent."""
+    """A native tool call of a model.
+
+    Attributes:
+        id: as the server sent it; it may be empty, or that of another call too.
+        name: the tool's name.
+        arguments: the JSON text sent.
+        extra: what the server wants back with this call, such as a signature of the thinking behind it.
+    """
 
     id: str
     name: str
     arguments: str
+    extra: dict[str, Any] | None = field(default=None, repr=False, hash=False)
 
 
 @dataclass(frozen=True)

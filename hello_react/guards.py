@@ -79,11 +79,11 @@ class History(Generic[Entry]):
         """Add a step; how many old ones were dropped to make room."""
         self.entries.append(entry)
         self._sizes.append(estimate_tokens(self._text_of(entry)))
-        return self.shrink(self.budget // 2) if sum(self._sizes) > self.budget else 0
+        return self.shrink(self.budget // 2, self.budget) if sum(self._sizes) > self.budget else 0
 
-    def shrink(self, target: int | None = None) -> int:
+    def shrink(self, target: int | None = None, fits: int = 0) -> int:
         """Drop the oldest steps, and cut the last one if need be, down to `target` tokens (half of now if
-        None).
+        None). A last one that takes no more than `fits` stays whole.
 
         Returns:
             How many steps were dropped or cut; 0 if there was nothing to take.
@@ -94,7 +94,7 @@ class History(Generic[Entry]):
             del self.entries[0], self._sizes[0]
         dropped = before - len(self.entries)
         self.dropped += dropped
-        if self.entries and self._sizes[-1] > target:
+        if self.entries and self._sizes[-1] > max(target, fits):
             self.entries[-1] = self._cut(self.entries[-1], target / self._sizes[-1])
             self._sizes[-1] = min(target, self._sizes[-1])
             dropped += 1

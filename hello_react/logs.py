@@ -160,7 +160,7 @@ def configure(level: str = "warning", json: bool = False, stream: TextIO | None 
     """
     handler = logging.StreamHandler(stream)
     handler.set_name("hello_react.tracing.configure")
-    handler.setLevel(level.upper())
+    handler.setLevel(str(level).upper())
     handler.setFormatter((JsonFormatter if json else _LineFormatter)(secrets=secrets))
     root = logging.getLogger()
     for earlier in [one for one in root.handlers if one.get_name() == handler.get_name()]:

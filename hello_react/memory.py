@@ -25,6 +25,8 @@ import secrets
 import shutil
 import stat
 import threading
+import time
+import zlib
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -192,7 +194,8 @@ class Conversation:
         """
         target = _target(path)
         kept: Path | None = None
-        temporary = target.with_name(f".{secrets.token_hex(8)}.tmp")
+        mark = f".{zlib.crc32(os.fsencode(target.name)):08x}-"
+        temporary = target.with_name(f"{mark}{secrets.token_hex(8)}.tmp")
         try:
             with self._lock:
                 known = os.path.lexists(target)
@@ -209,6 +212,7 @@ class Conversation:
                 if known:
                     os.chmod(temporary, mode)  # the umask may have taken bits from it
                 os.replace(temporary, target)
+                _sweep(target.parent, mark)
         except OSError as error:
             raise MemoryFileError(f"{path} can't be written: {error.strerror}.") from None
         finally:
@@ -227,8 +231,8 @@ class Conversation:
     def load(cls, path: str | os.PathLike[str], **options: Any) -> Conversation:
         """Read what `save` wrote. Lines that can't be read are skipped and counted in `skipped_lines`.
 
-        A file that is no conversation stays where it is and is also kept as NAME.unreadable-1 (or -2 ...), so
-        that nothing is lost when a conversation is saved under its name.
+        A file with such lines, or one that is no conversation, stays where it is and is also kept as
+        NAME.unreadable-1 (or -2 ...), so that nothing is lost when a conversation is saved under its name.
 
         Args:
             path: the file.
@@ -242,27 +246,28 @@ class Conversation:
         target = _target(path)
         try:
             with open_file(target) as file:
-                first = file.readline(1_000)
-                version = _version(first)
-                lines = file.read().split(b"\n") if version == VERSION else []
+                first, *lines = file.read().split(b"\n")
         except OSError as error:
             raise MemoryFileError(f"{path} can't be read: {error.strerror}.") from None
+        version = _version(first)
         if version is not None and version > VERSION:
             raise MemoryFileError(f"{path} was saved by a newer version of hello_react (format {version}, "
                                   f"here {VERSION}). Update hello_react to read it; the file is unchanged.")
-        if first and version != VERSION:
-            also = ""
-            with contextlib.suppress(OSError):  # a folder that takes no file: nothing replaces this one
-                also = f" What it holds is kept as {_keep_aside(target).name} too."
-            raise MemoryFileError(f"{path} is not a saved conversation.{also}")
-        for line in lines:
-            if not line.strip():
-                continue
+        damaged = bool(first or lines) and not _is_json(first)  # the turns below it may still be good
+        conversation.skipped_lines = int(damaged)
+        for line in filter(bytes.strip, lines if damaged or version == VERSION else ()):
             try:
                 turn = json.loads(line.decode())
                 conversation.add(turn["question"], turn["answer"], turn.get("messages", ()))
             except (ValueError, TypeError, KeyError, RecursionError):
                 conversation.skipped_lines += 1
+        unknown = (first or lines) and version != VERSION and not len(conversation)
+        also = ""
+        if unknown or conversation.skipped_lines:
+            with contextlib.suppress(OSError):  # a folder that takes no file: nothing replaces this one
+                also = f" What it holds is kept as {_keep_aside(target).name} too."
+        if unknown:
+            raise MemoryFileError(f"{path} is not a saved conversation.{also}")
         return conversation
 
 
@@ -297,10 +302,31 @@ def _ids(message: Any, role: str) -> list[str]:
 def _target(path: str | os.PathLike[str]) -> Path:
     try:
         os.fsencode(path)  # Windows takes a lone surrogate, and NUL is found later there
-        return Path(os.path.realpath(path))
+        target = Path(os.path.realpath(path))
     except ValueError:
         shown = printable(str(path))
         raise MemoryFileError(f"{shown} is no file name: it holds signs that none can.") from None
+    except OSError as error:  # the working folder is gone
+        raise MemoryFileError(f"{path} can't be found: {error.strerror}.") from None
+    if not target.name:
+        raise MemoryFileError(f"{path} is no file name: it is the topmost folder.")
+    return target
+
+
+def _is_json(line: bytes) -> bool:
+    try:
+        json.loads(line.decode("utf-8-sig"))
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def _sweep(folder: Path, mark: str) -> None:
+    """Remove what saves of one file left behind that were killed long ago."""
+    with contextlib.suppress(OSError):
+        for old in folder.glob(f"{mark}*.tmp"):
+            if time.time() - old.stat().st_mtime > 600:
+                old.unlink()
 
 
 def _version(line: bytes) -> int | None:

@@ -138,7 +138,7 @@ class _Decision:
 
     def means_nothing(self, part: Part, following: Part | None) -> bool:
         """`Action: None`, or a remark where the call should stand and a labelled answer below it."""
-        answered = part.kind == "remark" and following is not None and following.kind == "answer"
+        answered = part.kind in ("remark", "answer") and following is not None and following.kind == "answer"
         return answered or (part.kind in ("remark", "call") and fix.means_no_action(part.name or part.text))
 
     def move(self, part: Part, following: Part | None) -> Action | Finish | Malformed:

@@ -28,7 +28,9 @@ from .dialects import (
     decode_json,
     drop_residue,
     is_finish,
+    is_placeholder,
     json_calls,
+    means_no_action,
     read_calls,
     standing_json,
 )
@@ -36,7 +38,7 @@ from .text import BLANKS, FENCE, THINK, THINK_END, closing_bracket, outside_fenc
 
 __all__ = ["BLANKS", "LABEL", "Part", "answer_text", "decode_json", "drop_template_tokens", "drop_thinking",
            "is_finish", "is_placeholder", "json_calls", "label_kind", "means_no_action", "parts",
-           "registered_name", "squeeze", "unquote", "why_unknown"]
+           "plain_words", "registered_name", "squeeze", "unquote", "why_unknown"]
 
 # --- labels -----------------------------------------------------------------------------------------------
 
@@ -89,54 +91,87 @@ def label_kind(match: re.Match[str]) -> str:
 _BLANK_RUN = re.compile(f"[{BLANKS}]*")
 
 
+# What gpt-oss writes before its reply; it has no mark of its own for the end of a draft.
+_ANALYSIS = re.compile(r"(?:\s{0,8}(?:<\|start\|>assistant)?<\|channel\|>analysis<\|message\|>"
+                       r"[\s\S]*?(?:<\|end\|>|\Z))+")
+
+
 def drop_thinking(text: str) -> str:
     """`<think>Maybe Action: Delete[all]? No.</think>` before the reply: private drafts must not run.
 
-    Also with the opening tag missing, as some templates write it. A tag inside an argument is content.
+    Also between thoughts, and with the opening tag missing, as some templates write it: then all that stands
+    before the closing tag is the draft. A tag inside an argument or an answer is content.
     """
-    start = 0
-    while opening := THINK.match(text, past(_BLANK_RUN, text, start)):
-        closing = THINK_END.search(text, opening.end())
-        if closing is None:
-            return text[start:]
+    text = text[past(_ANALYSIS, text, 0):]
+    kept, start = list[str](), 0
+    while closing := THINK_END.search(text, start):
+        opening = THINK.search(text, start, closing.start())
+        if opening and _place(text, start, opening.start()) not in ("call", "answer", "input"):
+            kept.append(text[start:opening.start()])
+        elif not opening and _ends_a_draft(text, start, closing):
+            kept.clear()
+        else:
+            break
         start = closing.end()
-    closing = THINK_END.search(text, start)
-    return text[closing.end():] if closing and _ends_a_draft(text, start, closing) else text[start:]
+    return "".join([*kept, text[start:]])
 
 
 def _ends_a_draft(text: str, start: int, closing: re.Match[str]) -> bool:
     after = text[closing.end():closing.end() + 80].lstrip(" \t\r")
-    alone = not after or after[0] == "\n" or LABEL.match(after)
-    return bool(alone) and not _in_call(text, start, closing.start())
+    if after and after[0] != "\n" and not LABEL.match(after):
+        return False
+    if text[start:closing.start()].isspace():
+        return True
+    inside = past(_BLANK_RUN, text, start) + 1  # of a fence around the whole reply
+    if len(FENCE.findall(text, inside, closing.start())) % 2:
+        return False
+    place = _place(text, start, closing.start())
+    return place != "call" and (place != "answer" or LABEL.match(after.lstrip(BLANKS)) is not None)
 
 
-def _in_call(text: str, start: int, position: int) -> bool:
-    """Whether a labelled call in `text[start:position]` is still open at `position`."""
-    read_to = start
-    for label in LABEL.finditer(text, start, position):
-        if label.start() >= read_to and label_kind(label) == "action":
-            bracket = text.find("[", label.end(), position)
-            if bracket < 0:
-                break
-            read_to = closing_bracket(text, bracket) or len(text)
-    return read_to > position
+_BARE = r"[\w-]{1,40}(?=[\[【])|(?=\{\s{0,80}[\"'])"
+_PLACE = re.compile(rf"{LABEL.pattern}|^[^\S\n]{{0,8}}(?P<bare>{_BARE})", re.MULTILINE | re.IGNORECASE)
+_TO_BRACKET = re.compile(r"[^\n\[({【（［]{0,160}\n?[^\S\n]{0,8}(?=[\[({【（［])")
+
+
+def _place(text: str, start: int, position: int) -> str:
+    """Where in a reply that begins at `start` something stands: "call" if one is still open, else what the
+    last label before it is."""
+    kind, read_to = "", start
+    for match in _PLACE.finditer(text, start, position):
+        if match.start() < read_to:
+            continue
+        found = match.lastgroup if match["bare"] is not None else label_kind(match)
+        if found in ("action", "bare") and (bracket := _TO_BRACKET.match(text, match.end(), position)):
+            read_to = closing_bracket(text, bracket.end()) or len(text)
+        if found in ("action", "answer", "input", "thought", "observation"):
+            kind = found
+    return "call" if read_to > position else kind
 
 
 _TOKEN = (r"<\|[\w./-]{1,40}\|>|<｜[\w▁]{1,40}｜>|</?s>|\[/?INST\]|<</?SYS>>|<(?:start|end)_of_turn>"
           r"|<eos>|<bos>|<\|start_header_id\|>\w{1,20}<\|end_header_id\|>")
-_LEADING_TOKENS = re.compile(rf"(?:\s{{0,8}}(?:{_TOKEN}))+(?:assistant\b|model\b)?", re.IGNORECASE)
+_LEADING_TOKENS = re.compile(rf"(?:\s{{0,8}}(?:{_TOKEN})(?:(?:assistant|model)\b|final(?=<\|))?)+",
+                             re.IGNORECASE)
 _TRAILING_TOKENS = re.compile(rf"(?:\s{{0,8}}(?:{_TOKEN}))+\s*\Z", re.IGNORECASE)
 _TURN_END = re.compile(r"(?:<\|(?:im_end|eot_id|end|endoftext|end_of_text)\|>|<｜end▁of▁sentence｜>|</s>"
-                       r"|<end_of_turn>)[^\S\n]{0,8}(?=\n|<[|｜])", re.IGNORECASE)
+                       r"|<end_of_turn>)(?:[^\S\n]{0,8}(?=\n|<[|｜]|\[INST)"
+                       r"|(?=(?:human|user|assistant|model|system)\b))", re.IGNORECASE)
 
 
 def drop_template_tokens(text: str) -> str:
     """`Action: Search[Oslo]<|im_end|>`: tokens of a chat template, and all after an end of turn."""
     text = text[past(_LEADING_TOKENS, text, 0):]
     ended = _TURN_END.search(text)
-    text = text[:ended.start()] if ended and not _in_call(text, 0, ended.start()) else text
+    if ended and not _is_html(text, ended) and _place(text, 0, ended.start()) != "call":
+        text = text[:ended.start()]
     trailing = _TRAILING_TOKENS.search(text, max(0, len(text) - 400))
-    return text[:trailing.start()] if trailing else text
+    return text[:trailing.start()] if trailing and not _is_html(text, trailing) else text
+
+
+def _is_html(text: str, token: re.Match[str]) -> bool:
+    """`<s>struck</s>`: not the end of a turn."""
+    return "</s>" in token[0] and "<s>" in text[:token.start()]
 
 
 _ROLE = re.compile(r"\s{0,8}(?:assistant|ai|助手)\s{0,8}[:：]\s{0,8}(?=\S)", re.IGNORECASE)
@@ -162,48 +197,34 @@ def unwrap_fence(text: str) -> str:
 
 TEXT_RULES = (drop_thinking, drop_template_tokens, unwrap_fence, drop_role_word)
 
+
+def _without_marks(text: str) -> str:
+    for rule in TEXT_RULES:
+        text = rule(text)
+    return text
+
+
+_MARKUP = re.compile(r"^\s{0,8}(?:[{<]|\[[A-Z_]{4,20}\]|\[\s{0,8}[{\"'])", re.MULTILINE)
+
+
+def plain_words(text: str, names: Sequence[str]) -> str:
+    """A reply of words alone (`About 40, I believe.`): no label, call, tag or object; else ""."""
+    text = _without_marks(text).strip(BLANKS)
+    tools = "|".join(map(re.escape, [*names, "Finish"]))
+    called = re.search(rf"(?:{tools})(?:\s?[\[{{【]|[(（])", text, re.IGNORECASE)
+    marked = called or _MARKUP.search(text) or THINK.match(text)
+    labelled = any(label_kind(label) != "result" for label in LABEL.finditer(text))
+    wordless = not re.search(r"\w", text) or is_placeholder(text, "answer")
+    return "" if marked or labelled or wordless else text
+
+
 # --- names, answers, placeholders -------------------------------------------------------------------------
 
-_NO_ACTION = re.compile(r"(?:none|null|nil|n/?a|nothing|no(?:further|more|tool|other)*(?:action|tool|call)s?"
-                        r"|无|没有|不需要|无需(?:进一步)?)(?:is|are)?(?:needed|required|necessary|行动|操作|工具|调用)*")
-
-
-def means_no_action(body: str) -> bool:
-    """`Action: None`, `Action: no action needed`, `行动：无需行动`: ways to say that no tool is meant."""
-    body = squeeze(body.strip(BLANKS + ".。*`[]()（）\"'")) if len(body) < 80 else ""
-    return _NO_ACTION.fullmatch(body) is not None
-
-
-_BEFORE = (r"(?:(?:the|your|an?|my|insert|enter|put|write|actual|real|final) )*"
-           "(?:请|在?此处?|这里|填写|填入|写|你的|您的|最终的?)*")
-_AFTER = (r"(?: here| (?:to|for) (?:the|your) (?:original |user'?s? |input )*(?:tool|action|question|query))?"
-          "(?:写?在?这里)?")
-_PLACEHOLDERS = {
-    "answer": "answer|答案(?:内容)?|回答",
-    "input": "(?:tool ?)?input|search (?:query|terms?|keywords?)|输入(?:内容)?"
-             "|(?:工具|搜索|查询|检索)(?:内容|输入|关键词|词|参数)",
-    "name": r"(?:tool|action|function)(?: ?name)?|name of the tool|工具(?:名称?)?"
-            r"|.{0,70}(?:\bone of|其中之一)",
-}
-_IF_MARKED = ("query|question|arguments?|text|expression|keywords?|parameters?"
-              "|查询|参数|关键词|内容|问题|表达式")
-_MARKED = re.compile(r"[<{\[«]|.*(?:\byour\b|\b(?:insert|enter)\b|\bhere\Z|你的|填|这里)")
-
-
-def is_placeholder(text: str, kind: str) -> bool:
-    """`Finish[final answer]`, `Search[{tool_input}]`, `tool_name[...]`: the template copied, not filled in.
-
-    `kind` is "answer", "input" or "name". A word such as `query` must be marked: `<query>`, `your query`.
-    """
-    text = re.sub(r"[\s_-]+", " ", text.strip(BLANKS)).casefold() if len(text) <= 80 else ""
-    words = _PLACEHOLDERS[kind] + (f"|{_IF_MARKED}" if kind == "input" and _MARKED.match(text) else "")
-    dots = kind != "name" and re.fullmatch(r"[.…。]+", text)
-    inner = text.strip("<>{}[]()«»" + BLANKS)
-    return bool(dots or re.fullmatch(f"{_BEFORE}(?:{words}){_AFTER}", inner))
-
-
-_NOT_MEANT = re.compile(r"\b(?:not|never|no|avoid|without|cannot|would|could|might|example|e\.g)\b|n't\b"
-                        r"|[不别勿莫]|没有|避免|例如|比如|示例", re.IGNORECASE)
+_NOT_MEANT = re.compile(r"\b(?:not|never|no|avoid|without|cannot|would|could|might|example|e\.g|refus\w*"
+                        r"|declin\w*|an attack|injection|malicious|dangerous|harmful|unsafe)\b|n't\b"
+                        r"|[不别勿莫]|没有|避免|例如|比如|示例|拒绝|攻击|恶意|危险|有害|注入", re.IGNORECASE)
+_MENTIONED = re.compile(r"\b(?:already|earlier|used|did|ran|tried|called|asks?|asked|about|means)\b"
+                        r"|已经?|之前|刚才|用过|询问|关于", re.IGNORECASE)
 _TALK = re.compile(r"(?:i|we|let|please|use|using|call|try|run|invoke|execute|perform|do|now|then|next)\b"
                    "|使用|调用|用|执行|请|先|再", re.IGNORECASE)
 
@@ -251,8 +272,7 @@ def parts(text: str, known: Known, cut: bool = False) -> Iterator[Part]:
 
     `known` gives the registered name for one as written, or None. `cut`: the token limit ended the reply.
     """
-    for rule in TEXT_RULES:
-        text = rule(text)
+    text = _without_marks(text)
     if THINK.match(text, past(_BLANK_RUN, text, 0)):
         yield Part("unclosed")  # cut while it was still thinking
     else:
@@ -261,9 +281,11 @@ def parts(text: str, known: Known, cut: bool = False) -> Iterator[Part]:
 
 def _labelled(text: str, known: Known, cut: bool) -> Iterator[Part]:
     labels = [*_labels(text), _Label("end", len(text), len(text))]
-    if not any(label.kind in ("action", "answer") for label in labels):
-        labels = sorted([*labels, *_midline_action(text, known)], key=lambda label: label.start)
-    yield from _unlabelled("preamble", text, 0, labels[0], known, cut)
+    move = next(label for label in labels if label.kind in ("action", "answer", "end"))
+    ended = move.kind == "answer" or _is_ending(text, move)
+    if (ended or move.kind == "end") and (midline := _midline_action(text[:move.start], known, ended)):
+        labels, ended = sorted([*labels, *midline], key=lambda label: label.start), False
+    yield from _unlabelled("preamble", text, 0, labels[0], known, cut, ended)
     read_to = 0
     stops = [label.start for label in labels]
     for index, (label, following) in enumerate(pairwise(labels)):
@@ -277,7 +299,8 @@ def _labelled(text: str, known: Known, cut: bool) -> Iterator[Part]:
         elif label.kind == "observation":
             yield Part("observation")
         elif label.kind == "thought":
-            yield from _unlabelled("thought", text, label.end, following, known, cut)
+            ended = ended and label.start < move.start and index < 20
+            yield from _unlabelled("thought", text, label.end, following, known, cut, ended)
         else:
             yield Part("thought")  # `Question:`, `Action Reason:`, an input without an action
 
@@ -317,7 +340,12 @@ _MIDLINE_ACTION = re.compile(r"(?<=[ \t\u00a0\u3000.。!！?？;；,，])[*`]{0,
                              rf"{_GAP}[:：][*`]{{0,3}}", re.IGNORECASE)
 
 
-def _midline_action(text: str, known: Known) -> list[_Label]:
+def _is_ending(text: str, label: _Label) -> bool:
+    head = HEAD.match(text, label.end) if label.kind == "action" else None
+    return head is not None and is_finish(head[1].strip(MARKS + ".。"))
+
+
+def _midline_action(text: str, known: Known, ended: bool) -> list[_Label]:
     """`Thought: I need it. Action: Search[x]`: only where a known tool's complete call ends the line."""
     tries = 5  # each may scan the whole text: see test_parsing_is_linear
     for match in _MIDLINE_ACTION.finditer(text) if not FENCE.search(text) else ():
@@ -329,25 +357,37 @@ def _midline_action(text: str, known: Known) -> list[_Label]:
         if close is None:
             break
         line = text[close + 1:close + 200].split("\n", 1)[0].strip(MARKS + ".。")
-        if (not line or LABEL.match(line)) and _meant(text, match.start()):
+        if (not line or LABEL.match(line)) and _meant(text, match.start(), ended):
             return [_Label("action", match.start(), match.end())]
     return []
 
 
-def _meant(text: str, position: int) -> bool:
-    """Whether the words that lead up to an unlabelled call are not `never run` or `for example`."""
+def _meant(text: str, position: int, ended: bool) -> bool:
+    """Whether the words that lead up to an unlabelled call are not `never run` or `for example`; where the
+    reply goes on to an ending, nor `I already used`."""
     before = text[max(0, position - 300):position].rstrip(MARKS + "~")
-    return not _NOT_MEANT.search(re.split(r"[.!?。！？\n]", before)[-1])
+    line = re.split(r"[.!?。！？\n]", before)[-1]
+    return not (_NOT_MEANT.search(line) or (ended and _MENTIONED.search(line)))
 
 
-def _unlabelled(kind: str, text: str, start: int, following: _Label, known: Known, cut: bool,
+def _unlabelled(kind: str, text: str, start: int, following: _Label, known: Known, cut: bool, ended: bool,
                 ) -> Iterator[Part]:
-    """A thought or preamble, and the call that it ends in if no step follows: `Thought: a`, `Search[x]`."""
+    """A thought or preamble, and the call that it ends in if no step follows: `Thought: a`, `Search[x]`.
+
+    `ended`: an ending follows. It can't be taken if a call stands before it, nor can that call be trusted.
+    """
     end, found = following.start, None
-    if following.kind in ("observation", "end"):
+    ended = ended and following.kind != "observation"
+    if following.kind in ("action", "answer") and _place(text, start, end) == "call":
+        found, ended = (end, [Part("unclosed")]), False
+    elif ended or following.kind in ("observation", "end"):
         found = (standing_json(text, start, end) or bare_calls(text, start, end, known)
                  or _bare_fence(text, start, end, known, cut))
-    at, calls = found if found and _meant(text, found[0]) else (end, [])
+    at, calls = found if found and (found[0] == end or _meant(text, found[0], ended)) else (end, [])
+    if ended and any(part.kind == "call" and known(part.name) not in (None, "Finish") for part in calls):
+        calls = [Part("problem", name="conflict")]
+    elif ended:
+        at, calls = end, []
     body = _unbold(text[start:at].strip(BLANKS))
     yield from [Part(kind, body)] if body or kind == "thought" else []
     yield from calls

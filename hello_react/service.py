@@ -43,10 +43,15 @@ _TOO_LONG = re.compile(
 _NO_MODEL = re.compile(r"model_not_found|\bmodel\b.{0,80}not (?:exist|found)|模型.{0,40}不存在", re.I)
 _NO_CREDIT = re.compile(r"insufficient.(?:quota|balance)|current quota|billing|余额|欠费", re.I)
 _NO_TOOLS = re.compile(
-    r"\b(?:tool|function)s?\b.{0,60}(?:not? (?:support|enabled|allow|implement|permit)|unsupported|require)"
-    r"|not? .{0,30}support.{0,20}\b(?:tool|function)s?\b"
-    r"|(?:unrecogni[sz]ed|unknown|unexpected|unsupported|extra)\b.{0,60}\btools?\b"
-    r"|不支持.{0,12}(?:工具|函数|tool|function)|(?:工具|函数).{0,12}不支持", re.I)
+    r"(?<![\d\]]\.)\b(?:tool|function)s?\b(?!\s?[\[.]\d).{0,60}(?:unsupported|unavailable|disabled|require"
+    r"|(?:\bno|not|n['’]t) (?:be )?(?:support|enable|allow|implement|permit|available|accept|used\b))"
+    r"|(?:\bno|not|n['’]t|unable to)\b.{0,30}\b(?:support\w*|use|call|accept|allow|handle)\b.{0,20}"
+    r"\b(?:tool|function)s?\b"
+    r"|\bno (?:tool|function)\b|(?:unrecogni[sz]ed|unknown|unexpected|unsupported|extra)\b.{0,60}\btools?\b"
+    r"|(?:不支持|未支持|(?:无法|不能|不可)(?:使用|调用)|暂不|未开启|禁用).{0,12}(?:工具|函数|tool|function)"
+    r"|(?:工具|函数|tools?|function).{0,12}(?:不支持|未支持|不可用|(?:无法|不能|不可)(?:使用|调用)|未开启|禁用)",
+    re.I)
+_USE_TEXT = "With this model use the text agent: ReActAgent, on the command line without --agent tools."
 
 
 class Again(Exception):
@@ -117,7 +122,7 @@ class Service:
             raise Again(str(late), errors.ModelTimeoutError(
                 f"{self.where}: {late}. Try again, or raise LLM_TIMEOUT (now {timeout:g} s).")) from None
         except ErrorSent as sent:
-            raise self._error_sent(sent.error) from None
+            raise self._error_sent(sent.error, body) from None
         except Unreadable as bad:
             raise errors.BadReplyError(f"{self.where} did not answer with JSON: {self._quote(str(bad))}. "
                                        "Check LLM_BASE_URL, which often ends in /v1.") from None
@@ -278,7 +283,7 @@ class Service:
         error = errors.BadReplyError(f"Empty reply from the model {body.get('model')!r}: {cause}.")
         return Again("empty reply", error, most=most)
 
-    def _error_sent(self, error: Any) -> errors.ModelError:
+    def _error_sent(self, error: Any, body: dict[str, Any]) -> Exception:
         """An error object in an answer of status 200: its code may tell its kind."""
         code = f"{error.get('code')} {error.get('type')}" if isinstance(error, dict) else ""
         message = _words(error)
@@ -287,7 +292,10 @@ class Service:
             return errors.RateLimitError(f"{text} Ask again later.", 429)
         if _TOO_LONG.search(f"{code} {message}"):
             return errors.ContextLengthError(f"{text} Shorten the prompt.", 400)
-        return errors.BadReplyError(text)
+        if change := self._without_stream(body, message):
+            return Adapted(change)
+        hint = f" {_USE_TEXT}" if "tools" in body and _NO_TOOLS.search(message) else ""
+        return errors.BadReplyError(f"{text}{hint}")
 
     def _status_error(self, status: int, headers: Any, answer: str, body: dict[str, Any]) -> Exception:
         """What an error status leads to: a typed error, another try, or a changed request."""
@@ -306,8 +314,11 @@ class Service:
                 f"{said} Check LLM_API_KEY, and that it is for this server and model.", status)
         if status == 413 or (status in (400, 422, 500) and _TOO_LONG.search(all_of_it)):
             return errors.ContextLengthError(f"{said} Shorten the prompt.", status)
-        if "tools" in body and status in (400, 404, 422, 500, 501) and _NO_TOOLS.search(message):
-            return kind(f"{said} With this model use the text agent, ReActAgent.", status)
+        if "tools" in body and status in (400, 404, 422, 500, 501):
+            if change := self._without_stream(body, message):
+                return Adapted(change)
+            if _NO_TOOLS.search(message):
+                return kind(f"{said} {_USE_TEXT}", status)
         if status in (404, 405) or (status == 400 and _NO_MODEL.search(all_of_it)):
             return errors.ModelNotFoundError(
                 f"{said} Check the model's name (LLM_MODEL_ID is {body.get('model')!r}) and the base URL "
@@ -321,6 +332,15 @@ class Service:
             return Again(f"{status} from the server", kind(f"{said} Ask again later.", status), after)
         change = self._adapt(body, f"{detail.get('param')} {message}") if status in (400, 422) else ""
         return Adapted(change) if change else kind(said, status)
+
+    def _without_stream(self, body: dict[str, Any], complaint: str) -> str:
+        """Where the server takes tools only without streaming: do without from now on; says so, or ""."""
+        both = re.search(r"\b(?:tool|function)", complaint, re.I) and re.search(r"\bstream", complaint, re.I)
+        refused = re.search(r"not\b|n['’]t\b|\bno\b|unsupported|only|unavailable", complaint, re.I)
+        if not (both and refused and "tools" in body and body.get("stream")):
+            return ""
+        self._refused.add("stream")
+        return "the server does not stream replies with tools, so 'stream' is left out from now on"
 
     def _adapt(self, body: dict[str, Any], complaint: str) -> str:
         """From now on leave out or rename the first parameter that the complaint names; says which, or ""."""

@@ -21,7 +21,7 @@ from dataclasses import replace
 from typing import Any
 
 from .events import Reply, Token, ToolCall, Usage
-from .text import THINK_END, THINK_TAGS
+from .text import THINK_END, THINK_TAGS, past
 
 # Every quantifier is bounded, so that any text is searched in linear time.
 _LABELS = ("observations", "观察结果")
@@ -30,6 +30,8 @@ _NUMBER = r"[ \t*_`~]{0,8}[#(\[]?\d{0,4}[)\]]?[ \t\r*_`~]{0,8}"
 _INVENTED = re.compile(rf"\n{_MARKS}(?:observations?|观察(?:结果)?){_NUMBER}(?:[:：]|(?=\n))", re.IGNORECASE)
 # A last line of one short word, or less: it may still become a label.
 _MAYBE = re.compile(rf"\n(?:\d{{1,3}}|{_MARKS}(?:[a-z]{{0,12}}|[观察结果]{{0,4}}){_NUMBER})", re.IGNORECASE)
+_TORSO = re.compile(r"(?:[\s#>_`~]|\*(?!\s)){0,60}(obse[a-z]{0,8}|观察[结果]{0,2})[\s\d#*_`~]{0,20}",
+                    re.IGNORECASE)
 
 
 class StreamCutter:
@@ -65,8 +67,8 @@ class StreamCutter:
     def close(self) -> str:
         """The rest, when the text is over; "" if it is the torso of a label, left by a server's stop."""
         rest, self._held = self._held, ""
-        word = re.sub(r"[\W\d_]+", "", rest).lower()
-        torso = word.startswith(("obse", "观察")) and any(one.startswith(word) for one in _LABELS)
+        word = _TORSO.fullmatch(rest)  # an item of a list or the end of an argument is none
+        torso = word is not None and any(label.startswith(word[1].lower()) for label in _LABELS)
         return "" if torso and self._visible else rest
 
 
@@ -314,35 +316,52 @@ class ChunkReading(TextReading):
             self.finish_reason = "length" if reason in _LENGTH else reason
 
     def _call(self, fragment: dict[str, Any], position: int) -> None:
-        """Join a fragment to its tool call, by index, else by id, else by `position`; or begin a new call."""
+        """Join a fragment to its tool call, by index, else by id, else by `position`; or begin a new call.
+
+        One index, or one id, may stand for several calls: another name, another id beside a name, or a name
+        after arguments that are whole begins the next.
+        """
         function, call = _dict(fragment.get("function")), None
         key, name = (str(value or "") for value in (fragment.get("id"), function.get("name")))
         index, arguments = _whole(fragment.get("index")), function.get("arguments")
         if index is not None:
             call = next((one for one in reversed(self._calls) if one["index"] == index), None)
         elif key:
-            call = next((one for one in self._calls if one["id"] == key), None)
+            call = next((one for one in reversed(self._calls) if one["id"] == key), None)
         elif 0 <= position < len(self._calls):
             call = self._calls[position]
-            if name and call["name"] and (name != call["name"] or _is_json("".join(call["arguments"]))):
-                call = None  # without any mark, a name begins the next call
-        if call is None or (name and key and call["id"] not in ("", key)):
+        other = call and name and call["name"] and (
+            name != call["name"] or (key and call["id"] not in ("", key)) or _is_object(call["arguments"]))
+        if call is None or other:
             index = len(self._calls) if index is None else index
-            call = {"index": index, "id": "", "name": "", "arguments": []}
+            call = {"index": index, "id": "", "name": "", "arguments": [], "extra": None, "before": call}
             self._calls.append(call)
         call["id"], call["name"] = call["id"] or key, call["name"] or name
+        call["extra"] = fragment.get("extra_content") or call["extra"]
         if isinstance(arguments, str):
-            call["arguments"].append(arguments)
+            call["arguments"] += [arguments] if arguments else []
         elif arguments is not None:
             call["arguments"] = [json.dumps(arguments, ensure_ascii=False)]
 
     def reply(self) -> Reply:
-        calls: list[ToolCall] = []
-        for number, call in enumerate(sorted(self._calls, key=lambda one: one["index"]), 1):
-            known = call["id"] and all(call["id"] != one.id for one in calls)
-            identity = call["id"] if known else f"call_{number}"
-            calls.append(ToolCall(identity, call["name"], "".join(call["arguments"])))
-        return replace(super().reply(), tool_calls=tuple(calls), usage=self._usage)
+        told: list[ToolCall] = []
+        for call in sorted(self._calls, key=lambda one: one["index"]):
+            text = "".join(call["arguments"])
+            call["text"] = text = text[past(_NO_ARGUMENTS_YET, text, 0):]
+            if (call["id"] or call["name"] or text not in ("", "{}")) and not _repeats(call):
+                told.append(ToolCall(call["id"], call["name"], text, _dict(call["extra"]) or None))
+        return replace(super().reply(), tool_calls=tuple(told), usage=self._usage)
+
+
+_NO_ARGUMENTS_YET = re.compile(r"\s{0,8}\{\}\s{0,8}(?=\{)")  # sent in place of the first piece
+
+
+def _repeats(call: dict[str, Any]) -> bool:
+    """Whether this call only says again what the one before it under its index or id said."""
+    before = call["before"]
+    if before is None or call["name"] != before["name"] or call["id"] not in ("", before["id"]):
+        return False
+    return not call["text"] or (call["id"] != "" and call["text"] == before["text"])
 
 
 def _dict(value: Any) -> dict[str, Any]:
@@ -373,9 +392,12 @@ def _count(usage: dict[str, Any], name: str) -> int | None:
     return value if type(value) is int else None
 
 
-def _is_json(text: str) -> bool:
+def _is_object(pieces: list[str]) -> bool:
+    """Whether arguments are whole and more than `{}`, which some servers send before the real ones."""
+    if not pieces or (pieces[-1].strip() and "}" not in pieces[-1]):  # saves joining at every fragment
+        return False
+    text = "".join(pieces)
     try:
-        json.loads(text)
+        return text.strip() != "{}" and json.loads(text) is not None
     except (ValueError, RecursionError):
         return False
-    return True

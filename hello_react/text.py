@@ -22,9 +22,12 @@ from urllib.parse import quote
 BLANKS = " \t\r\n\f\v\u00a0\u3000\ufeff\u00ad\u200b\u200c\u200d\u200e\u200f\u2060"
 """Blank and invisible signs: around a text they are no content."""
 
-THINK_TAGS = ("<think>", "<thinking>", "<thought>", "<reasoning>", "[think]")
-THINK = re.compile("|".join(map(re.escape, THINK_TAGS)), re.IGNORECASE)
-THINK_END = re.compile("|".join(re.escape(f"{tag[0]}/{tag[1:]}") for tag in THINK_TAGS), re.IGNORECASE)
+THINK_TAGS = ("<think>", "<thinking>", "<thought>", "<reasoning>", "<reflection>", "<seed:think>", "[think]")
+_RARE_TAGS = ("◁think▷", "<|begin_of_thought|>")  # too long, or of signs too odd, for `streaming.TextReading`
+_ENDS = [tag.replace("begin", "end") if "begin" in tag else f"{tag[0]}/{tag[1:]}"
+         for tag in THINK_TAGS + _RARE_TAGS]
+THINK = re.compile("|".join(map(re.escape, THINK_TAGS + _RARE_TAGS)), re.IGNORECASE)
+THINK_END = re.compile("|".join(map(re.escape, _ENDS)), re.IGNORECASE)
 """How a model marks its private thinking, in any case."""
 
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
@@ -99,7 +102,9 @@ def _count(text: str, start: int) -> int | None:
 
 
 _STRING_LIMIT = 100_000  # a string literal that is longer than this belongs to no call
-_QUOTE_SIGNS = re.compile(r"\\[\\\"']|\n|\"|(?<!\w)'|'(?!\w)|[][(){}（）【】［］]")
+_QUOTE = r"\\[\\\"']|\"{3}|'{3}|\"|(?<!\w)'|'(?!\w)"
+_QUOTES = re.compile(_QUOTE)
+_QUOTE_SIGNS = re.compile(_QUOTE + r"|\n|[][(){}（）【】［］]")
 
 
 def _count_outside_quotes(text: str, start: int) -> int | None:
@@ -111,10 +116,10 @@ def _count_outside_quotes(text: str, start: int) -> int | None:
     for match in _QUOTE_SIGNS.finditer(text, start, end):
         sign = match[0]
         if quote:
-            if sign == "\n":
+            if sign == "\n" and len(quote) == 1:
                 return None  # a quote that its line does not close is no string: this count can't be trusted
             quote = "" if sign == quote else quote
-        elif sign in ('"', "'"):
+        elif sign[0] in "\"'":
             quote = sign
         elif sign in openers:
             depth += 1
@@ -125,14 +130,13 @@ def _count_outside_quotes(text: str, start: int) -> int | None:
     return None
 
 
-_QUOTES = re.compile(r"\\[\\\"']|\"|(?<!\w)'|'(?!\w)")
-
-
 def _quote_open(text: str, start: int, end: int) -> bool:
-    start = max(start, text.rfind("\n", start, end))  # a quote ends with its line
+    if any(text.count(mark, start, end) % 2 for mark in ('"""', "'''")):
+        return True
+    start = max(start, text.rfind("\n", start, end))  # any other quote ends with its line
     quote = ""
     for match in _QUOTES.finditer(text, start, end) if end - start < _STRING_LIMIT else ():
-        if match[0] in ('"', "'"):
+        if match[0][0] in "\"'":
             quote = "" if match[0] == quote else quote or match[0]
     return bool(quote)
 
@@ -140,16 +144,29 @@ def _quote_open(text: str, start: int, end: int) -> bool:
 def argument_end(text: str, opening: int, stops: Sequence[int]) -> int | None:
     """Where the argument that the bracket at `opening` begins is closed; None if its brackets do not balance.
 
-    Nor do they where words follow and then one closing bracket too many: `Finish[from (0, 1] on]`.
+    Nor do they where words follow and then one closing bracket too many: `Finish[from 0, 1] on]`; and where
+    another closing bracket follows one that may be content: `Finish[(0, 1]]`, `Finish[x in ]0, 1[]`.
     `stops` are the places, in order, at which such a rest ends: the next label, the end of the text.
     """
     close = closing_bracket(text, opening)
     if close is None or text[opening] != "[":
         return close
     rest = text[close + 1:stops[min(bisect_left(stops, close), len(stops) - 1)]]
-    if rest.count("]") > rest.count("[") and re.search(r"\w", rest[:rest.rfind("]")]):
-        return None
-    return close
+    last = rest.rfind("]")
+    if last < 0:
+        return close
+    too_many = rest.count("]") > rest.count("[") and re.search(r"[^\s\]]", rest[:last])
+    return None if too_many or rest[0].isdigit() or _may_go_on(text[opening + 1:close], rest) else close
+
+
+_COMMENT = re.compile(r"(?:^|\s)(?:#|//)[^\S\n][^\n]*\Z")
+
+
+def _may_go_on(argument: str, rest: str) -> bool:
+    """Whether the bracket between the two may be content: after `(0, 1`, `press `, `x = 1  # list`."""
+    in_round = len(re.findall("[(（]", argument)) > len(re.findall("[)）]", argument))
+    apart = argument.endswith((" ", "\t")) and not argument[0].isspace() and not re.search(r"\w\w\[", rest)
+    return in_round or apart or _COMMENT.search(argument, max(0, argument.rfind("\n"))) is not None
 
 
 def past(pattern: re.Pattern[str], text: str, start: int, end: int = sys.maxsize) -> int:
@@ -247,20 +264,27 @@ def readable(value: Any) -> str:
     return in_words(value, _readable)
 
 
+def _jsonable(value: Any) -> Any:
+    """An object that JSON has no form for, as one that it has."""
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    if isinstance(value, (set, frozenset)):
+        return list(value)
+    if hasattr(value, "model_dump") and not isinstance(value, type):
+        return value.model_dump()
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return dataclasses.asdict(value)
+    return str(value)
+
+
 def _readable(value: Any) -> str:
     if value is None:
         return "The tool gave no result."
-    if isinstance(value, bytes):
-        value = value.decode("utf-8", "replace")
-    if hasattr(value, "model_dump"):
-        value = value.model_dump()
-    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
-        value = dataclasses.asdict(value)
-    if isinstance(value, (set, frozenset)):
-        value = list(value)
+    if not isinstance(value, (dict, list, tuple)):
+        value = _jsonable(value)
     if isinstance(value, (dict, list, tuple)):
         try:
-            return json.dumps(value, ensure_ascii=False, default=str)
+            return json.dumps(value, ensure_ascii=False, default=_jsonable)
         except (TypeError, ValueError, RecursionError):  # keys that JSON has no form for, a value in itself
             return str(value)
     text = str(value)

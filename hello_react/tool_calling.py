@@ -21,7 +21,8 @@ import itertools
 import json
 import re
 import threading
-from collections.abc import Callable, Generator, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
@@ -30,13 +31,22 @@ from weakref import WeakKeyDictionary
 from . import arguments
 from .agent import ReActAgent, Run
 from .arguments import BadInput
-from .errors import ModelStatusError
+from .errors import BadReplyError, ModelStatusError
 from .events import Event, Message, Notice, Observation, Reply, Step, ToolCall
 from .memory import Conversation
 from .parser import Action, Finish, Malformed, Turn, parse
 from .prompt import Prompt
-from .repairs import LABEL, decode_json, drop_template_tokens, drop_thinking, json_calls, label_kind, squeeze
-from .text import clip, sendable
+from .repairs import (
+    LABEL,
+    decode_json,
+    drop_template_tokens,
+    drop_thinking,
+    json_calls,
+    label_kind,
+    registered_name,
+    squeeze,
+)
+from .text import clip, estimate_tokens, sendable
 from .tools import Tool, ToolExecutor, owner
 
 SYSTEM = {
@@ -58,6 +68,9 @@ LAST_CALL = {
     "en": "No step is left. Give the best answer that the results allow now, and make no further call.",
     "zh": "步数已用完。不要再调用工具，请根据已有的结果立即给出最好的答案。",
 }
+
+
+_Reasoning = Literal["if any", "always", "never"]
 
 
 @dataclass(frozen=True)
@@ -100,7 +113,7 @@ class ToolCallingAgent(ReActAgent):
         self._given = {name: value for name, value in given.items() if value is not None}
         self._setups: WeakKeyDictionary[ToolExecutor, _Setup] = WeakKeyDictionary()
         # Which assistant messages carry `reasoning_content`: servers differ, see `ask`.
-        self._reasoning: Literal["if any", "always", "never"] = "if any"
+        self._reasoning: _Reasoning = "if any"
 
     def _setup(self, run: Run) -> _Setup:
         if run.tools not in self._setups:
@@ -122,7 +135,8 @@ class ToolCallingAgent(ReActAgent):
         dropped = run.history.dropped
         left_out = f"\n\n[{dropped} earlier steps were left out]" if dropped else ""
         return [self._setup(run).system, *map(self._with_reasoning, chain(run.earlier)),
-                {"role": "user", "content": run.question + left_out}, *chain(run.history.entries)]
+                {"role": "user", "content": run.question + left_out},
+                *map(self._with_reasoning, chain(run.history.entries))]
 
     def earlier(self, conversation: Any) -> Sequence[list[Message]]:
         """The messages of each earlier turn, from its question to its answer."""
@@ -140,7 +154,7 @@ class ToolCallingAgent(ReActAgent):
         """Add the answered question, with its calls and results where the conversation keeps those."""
         if isinstance(run.conversation, Conversation):
             messages = itertools.chain.from_iterable(run.history.entries)
-            run.conversation.add(run.question, answer, messages)
+            run.conversation.add(run.question, answer, _with_ids_of(len(run.conversation), messages))
         else:
             super().remember(run, answer)
 
@@ -156,12 +170,14 @@ class ToolCallingAgent(ReActAgent):
     def render(self, step: Step) -> list[Message]:
         if step.calls:
             sent = step.reply.tool_calls
-            names = [call.name for call in sent] or [call.tool for call in step.calls]
             said = step.reply.text if sent else step.thought or ""
+            aliases = _aliases(self.tools.names)
             message: Message = {"role": "assistant", "content": said, "tool_calls": [
                 {"id": call.id, "type": "function", "function": {
-                    "name": _safe_name(name), "arguments": call.input if _is_object(call.input) else "{}"}}
-                for name, call in zip(names, step.calls, strict=True)]}
+                    "name": aliases.get(call.tool) or _safe_name(call.tool),
+                    "arguments": call.input if _is_object(call.input) else "{}"},
+                 **({"extra_content": one.extra} if one and one.extra else {})}
+                for call, one in zip(step.calls, sent or [None] * len(step.calls), strict=True)]}
             results: list[Message] = [{"role": "tool", "tool_call_id": call.id, "content": seen.text}
                                       for call, seen in zip(step.calls, step.observations, strict=True)]
         else:
@@ -183,32 +199,54 @@ class ToolCallingAgent(ReActAgent):
         return json.dumps(entry, ensure_ascii=False)
 
     def cut_entry(self, entry: Any, share: float) -> list[Message]:
-        return [{**message, "content": clip(message["content"], max(1, int(len(message["content"]) * share)))}
-                for message in entry]
+        """The entry with its longest texts cut: thinking first, and only if need be arguments and results."""
+        target = share * estimate_tokens(self.entry_text(entry))
+
+        def size(names: Sequence[str], limit: int) -> int:
+            return estimate_tokens(self.entry_text([_clipped(message, names, limit) for message in entry]))
+
+        for names in (("reasoning_content",), ("content", "arguments")):
+            longest = len(self.entry_text(entry))
+            if size(names, longest) > target:
+                fitting = bisect_right(range(1, longest), target, key=partial(size, names))
+                entry = [_clipped(message, names, max(1, fitting)) for message in entry]
+        return list(entry)
 
     def ask(self, run: Run, messages: list[Message]) -> Generator[Event, None, Reply]:
-        """As the base, but learns from a refusal whether this server wants thinking back, or refuses it."""
+        """As the base, but learns from a refusal whether this server wants thinking back, or refuses it.
+
+        What the refusal says is a guess at most: if the same complaint comes again, the other way is tried.
+        """
+        before = self._reasoning
         try:
             return (yield from super().ask(run, messages))
         except ModelStatusError as error:
-            said = str(error)
-            if "reasoning_content" not in said or self._reasoning != "if any":
-                raise
-        wanted = re.search(r"missing|pass\w{0,3} .{0,20}back|requir|必须|缺", said, re.IGNORECASE)
-        self._reasoning = "always" if wanted else "never"
-        run.history.entries[:] = [list(map(self._with_reasoning, entry)) for entry in run.history.entries]
-        does = "wants thinking sent back with every call" if wanted else "takes no thinking back"
-        yield Notice(f"The server {does}: asked again that way.", restart=True)
-        return (yield from super().ask(run, self.prepare(run)))
+            refusal = error
+        wanted = re.search(r"missing|pass\w{0,3} .{0,20}back|requir|need|must (?:include|contain)|provided"
+                           r"|empty|必须|缺|不能为空|回传", str(refusal), re.IGNORECASE)
+        ways: list[_Reasoning] = ["always", "never"] if wanted else ["never", "always"]
+        for way in ways:
+            if "reasoning_content" in str(refusal) and way != before:
+                self._reasoning = way
+                does = "wants thinking sent back with every call" if way == "always" else "takes none back"
+                yield Notice(f"The server {does}, it seems: asked again that way.", restart=True)
+                try:
+                    return (yield from super().ask(run, self.prepare(run)))
+                except ModelStatusError as error:
+                    refusal, self._reasoning = error, before
+        raise refusal
 
     # --- what a reply says
 
     def read(self, reply: Reply, run: Run) -> Turn:
-        text = drop_template_tokens(drop_thinking(reply.text)).strip()
+        said = drop_thinking(reply.text).strip()
+        text = drop_template_tokens(said).strip()
         thinking = reply.thinking.strip() or None
         calls, thought = reply.tool_calls, text or thinking
+        if not all(isinstance(call, ToolCall) for call in calls):
+            raise BadReplyError("The model's client gave tool_calls that are no ToolCall.")
         if not calls:
-            turn = _calls_in_text(text, run.tools, reply.cut)
+            turn = _calls_in_text(text, run.tools, reply.cut) or _marked_calls(said, run.tools)
             if turn is None:
                 return Turn(thinking, _ending(text, reply.cut))
             if not isinstance(turn.move, Action):
@@ -233,8 +271,11 @@ class ToolCallingAgent(ReActAgent):
             if not id or any(id == earlier.id for earlier in actions):
                 # Nine letters and digits: one well-known service takes no other ids.
                 id = next(new for new in (f"call{number:05}" for number in count) if new not in given)
-            missing = not call.arguments.strip() and not (cut and position == len(calls))
-            actions.append(Action(name, "{}" if missing else _readable(call.arguments), id))
+            text: Any = call.arguments
+            if not isinstance(text, str):  # a client of one's own may give the object itself
+                text = json.dumps(text, ensure_ascii=False, default=str)
+            missing = not text.strip() and not (cut and position == len(calls))
+            actions.append(Action(name, "{}" if missing else _readable(text), id))
         return actions
 
     def pick(self, turn: Turn) -> tuple[Action, ...]:
@@ -332,6 +373,37 @@ def _schema(tool: Tool, alias: str) -> dict[str, Any]:
                                              "parameters": arguments.json_schema(tool.parameters)}}
 
 
+def _with_ids_of(turn: int, messages: Iterable[Message]) -> Iterator[Message]:
+    """The messages with made-up ids that no other turn of a conversation has: every run begins at 1."""
+    def renamed(id: str) -> str:
+        return re.sub(r"^call(?=\d{5}$)", f"{turn % 10_000:04}", id)
+
+    for message in messages:
+        if "tool_call_id" in message:
+            yield {**message, "tool_call_id": renamed(message["tool_call_id"])}
+        else:
+            calls = [{**call, "id": renamed(call["id"])} for call in message.get("tool_calls", ())]
+            yield {**message, "tool_calls": calls} if calls else message
+
+
+def _clipped(message: Message, names: Sequence[str], limit: int) -> Message:
+    """The message with at most `limit` signs of each text that one of `names` stands for."""
+    short: Message = {name: clip(message[name], limit) for name in names if message.get(name)}
+    if "arguments" in names and "tool_calls" in message:
+        short["tool_calls"] = [{**call, "function": {**call["function"], "arguments": _shorter(
+            call["function"]["arguments"], limit)}} for call in message["tool_calls"]]
+    return {**message, **short}
+
+
+def _shorter(arguments: str, limit: int) -> str:
+    """A JSON object with its texts cut."""
+    if len(arguments) <= limit:
+        return arguments
+    values = {name: clip(value, limit) if isinstance(value, str) else value
+              for name, value in json.loads(arguments).items()}
+    return json.dumps(values, ensure_ascii=False)
+
+
 def _is_object(text: str) -> bool:
     try:
         return isinstance(json.loads(text, parse_constant=arguments.no_constant), dict)
@@ -360,8 +432,13 @@ def _ending(text: str, cut: bool) -> Finish | Malformed:
     return Finish(text)
 
 
-_TAG = re.compile(r"<(?:tool_calls?|function_call)>\s{0,8}(?=[\[{])")
+_FENCE = r"\s{0,8}(?:```\w{0,10}\s{1,8})?"
+_TAG = re.compile(rf"(?:<(?:tool_call|function_call)s?>|\[TOOL_CALLS\]){_FENCE}(?=[\[{{])", re.IGNORECASE)
 _BARE_JSON = re.compile(r"(?:```\w{0,10}\s{1,4})?[\[{]\s{0,40}[\"{]")
+
+
+_UNREAD_CALL = Turn(None, Malformed("prose_action", "The call in your text can't be read and was not run. "
+                                    "Make tool calls apart from the text."))
 
 
 def _calls_in_text(text: str, tools: ToolExecutor, cut: bool) -> Turn | None:
@@ -373,8 +450,7 @@ def _calls_in_text(text: str, tools: ToolExecutor, cut: bool) -> Turn | None:
     if tags:
         found = [call for tag in tags for call in json_calls(decode_json(text, tag.end(), len(text))[0])]
         if not found:
-            note = "The call in your text can't be read and was not run. Make tool calls apart from the text."
-            return Turn(None, Malformed("prose_action", note))
+            return _UNREAD_CALL
         move, *rest = [Action(name, input) for name, input in found]
         thought = text[:tags[0].start()].strip() or None
     elif labelled or _BARE_JSON.match(text):
@@ -387,6 +463,58 @@ def _calls_in_text(text: str, tools: ToolExecutor, cut: bool) -> Turn | None:
     return Turn(thought, _as_json(move, tools), tuple(_as_json(call, tools) for call in rest))
 
 
+# <function=NAME>, GLM's <tool_call>NAME, and the tokens that DeepSeek and Kimi put around a name.
+_NAMED = re.compile(
+    r"(?:<function=|<tool_call>\s{0,8}|<｜tool▁call▁begin｜>(?:function<｜tool▁sep｜>)?|<\|tool_call_begin\|>)"
+    r"(?:functions\.)?([^<>{}\[\]\n:\"]{1,80})(?::\d{1,4})?(?:>|<｜tool▁sep｜>|<\|tool_call_argument_begin\|>)?"
+    rf"{_FENCE}(?=\{{|<parameter=|<arg_key>|</function>|</tool_call>)", re.IGNORECASE)
+_VALUE = re.compile(r"<parameter=([^<>\n]{1,80})>|<arg_key>([^<>\n]{1,80})</arg_key>\s{0,8}<arg_value>")
+_OPENS_CALL = re.compile(r"<(?:tool_calls?|function(?:_calls?)?|invoke|tools)[\s>=]|\[TOOL_CALLS\]"
+                         r"|<[|｜]tool[\w▁]{0,30}[|｜]>|<\|python_tag\|>|```tool_code", re.IGNORECASE)
+_LAST_TAG = re.compile(r"<[^<>\n]{1,40}>\s{0,8}\Z")
+
+
+def _marked_calls(text: str, tools: ToolExecutor) -> Turn | None:
+    """Calls whose name is marked apart from their arguments, or None; where such a call can't be read, or the
+    text begins like one of a format that is not read here, the model is told."""
+    known = {tool.name: tool for tool in tools}
+    heads = [(head, known[name]) for head in itertools.islice(_NAMED.finditer(text), 50)
+             if (name := registered_name(head[1].strip(), tools.names)) in known]
+    ends = [*(head.start() for head, _ in heads[1:]), len(text)]
+    calls = []
+    for (head, tool), end in zip(heads, ends, strict=False):
+        if text[head.end()] == "{":
+            values = decode_json(text, head.end(), end)[0]
+        else:
+            values = _marked_values(text[head.end():end], tool)
+        if not isinstance(values, dict):
+            return _UNREAD_CALL
+        calls.append(Action(tool.name, _as_text(values)))
+    if not calls:
+        named = _OPENS_CALL.match(text) and any(name in text for name in tools.names)
+        return _UNREAD_CALL if named else None
+    thought = text[:heads[0][0].start()].rstrip()
+    while tag := _LAST_TAG.search(thought, max(0, len(thought) - 60)):
+        thought = thought[:tag.start()].rstrip()
+    return Turn(thought or None, calls[0], tuple(calls[1:]))
+
+
+def _marked_values(text: str, tool: Tool) -> dict[str, Any] | None:
+    """The values in <parameter=NAME>VALUE</parameter> or <arg_key>NAME</arg_key><arg_value>VALUE</arg_value>;
+    None if one of them, or the call, is not closed."""
+    texts = {parameter.name for parameter in tool.parameters if parameter.is_text}
+    values: dict[str, Any] = {}
+    at = 0
+    while match := _VALUE.search(text, at):
+        at = text.find("</parameter>" if match[1] else "</arg_value>", match.end())
+        if at < 0:
+            return None
+        name, value = (match[1] or match[2]).strip(), text[match.end():at].strip("\n")
+        decoded, end = (None, -1) if name in texts else decode_json(value, 0, len(value))
+        values[name] = decoded if end == len(value) else value
+    return values if re.search("</(?:function|tool_call)>", text[at:]) else None
+
+
 def _as_json(call: Action, tools: ToolExecutor) -> Action:
     """A call with its input as the text of a JSON object, where that can be told."""
     tool = next((tool for tool in tools if tool.name == call.tool), None)
@@ -396,4 +524,12 @@ def _as_json(call: Action, tools: ToolExecutor) -> Action:
         values = arguments.from_text(tool.name, tool.parameters, call.input)
     except BadInput:
         return Action(call.tool, call.input)
-    return Action(call.tool, sendable(json.dumps(values, ensure_ascii=False)))
+    return Action(call.tool, _as_text(values))
+
+
+def _as_text(values: dict[str, Any]) -> str:
+    """Arguments as JSON; what Python's literals hold beyond that, such as a set, becomes text."""
+    try:
+        return sendable(json.dumps(values, ensure_ascii=False, default=str))
+    except (TypeError, ValueError):  # a key that JSON has no form for
+        return sendable(json.dumps(list(map(str, values.items())), ensure_ascii=False))

@@ -81,8 +81,9 @@ class Tool:
         """A tool from a function's own name, docstring (its first paragraph) and parameters."""
         if not callable(function):
             raise ToolError(f"A tool is made from a function, not from {function!r:.60}.")
-        described = description or (inspect.getdoc(function) or "").strip().split("\n\n")[0]
-        own_name: str = getattr(function, "__name__", "")
+        own = arguments.unwrapped(function)
+        described = description or (inspect.getdoc(own) or "").strip().split("\n\n")[0]
+        own_name: str = getattr(own, "__name__", "")
         return cls(name or own_name, " ".join(described.split()), function, **options)
 
     @cached_property
@@ -105,8 +106,7 @@ class Tool:
 
 def owner(function: Callable[..., Any]) -> Any:
     """The object whose method `function` is, or itself; also inside of a `functools.partial`."""
-    while isinstance(function, partial):
-        function = function.func
+    function = arguments.unwrapped(function)
     return getattr(function, "__self__", function)
 
 

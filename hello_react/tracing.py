@@ -189,11 +189,15 @@ class OtelListener:
 def _about(llm: Any) -> dict[str, Any]:
     """The attributes of a model call that its client knows beforehand."""
     address, model = str(getattr(llm, "base_url", None) or ""), str(getattr(llm, "model", None) or "")
-    parts = urlsplit(address)
-    return {"gen_ai.request.model": model, "llm.model_name": model, "server.address": parts.hostname,
+    try:
+        parts = urlsplit(address)
+        host, port = parts.hostname, parts.port or {"http": 80, "https": 443}.get(parts.scheme)
+    except ValueError:  # a client of one's own may call anything its address
+        host = port = None
+    return {"gen_ai.request.model": model, "llm.model_name": model, "server.address": host,
             # The protocol that is spoken; whose model it is, the address tells.
             "gen_ai.provider.name": "openai" if address else "hello_react",
-            "server.port": parts.port or {"http": 80, "https": 443}.get(parts.scheme)}
+            "server.port": port}
 
 
 def _in_parts(message: events.Message) -> dict[str, Any]:

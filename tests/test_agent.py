@@ -213,8 +213,20 @@ def test_best_effort_asks_once_more_at_the_limit():
     assert prompts(an_agent)[-1].startswith(prompts(an_agent)[0])
 
 
+@pytest.mark.parametrize("words", [
+    "Action: None", "Action:", "---", "...", "Observation: Oslo", "I would use search[Oslo].", '{"query": "Oslo"}',
+    '<invoke name="search">Oslo</invoke>', '[TOOL_CALLS]search[ARGS]{"query": "Oslo"}', "Thus:\nFinish(40",
+    "A sample:\n```\nAction: search[all]\n```",
+])
+def test_best_effort_takes_nothing_that_is_no_answer(words):
+    result = run(SEARCH, words, max_steps=1, best_effort=True)
+    assert (result.status, result.answer) == ("max_steps", None)
+
+
 def test_best_effort_takes_plain_words_but_no_action_and_no_half():
     assert run(SEARCH, "About 40, I believe.", max_steps=1, best_effort=True).answer == "About 40, I believe."
+    assert run(SEARCH, "draft\n</think>\n\n40.<|im_end|>", max_steps=1, best_effort=True).answer == "40."
+    assert run(SEARCH, "Result: 40 (see [1])", max_steps=1, best_effort=True).answer == "Result: 40 (see [1])"
     assert run(SEARCH, SEARCH, max_steps=1, best_effort=True).status == "max_steps"
     assert run(SEARCH, "Thought: hm", max_steps=1, best_effort=True).status == "max_steps"
     assert (

@@ -117,6 +117,20 @@ def test_a_run_without_an_answer_leaves_nothing():
     assert "did not keep to the format" in done.err
 
 
+def test_whatever_a_client_raises_ends_the_answer_only():
+    done = talk(["q1", "q2"], [ConnectionError("network down"), finish("x")])
+    assert done.err == "ConnectionError: network down\n"
+    assert done.conversation.turns() == [("q2", "x")]
+
+
+def test_what_a_printer_raises_is_raised():
+    def broken(event):
+        raise BrokenPipeError
+
+    with pytest.raises(BrokenPipeError):
+        talk(["q1", "q2"], [finish("x")], printer=broken)
+
+
 def test_ctrl_c_at_the_prompt_says_how_to_leave():
     done = talk([KeyboardInterrupt(), "q"], [finish("x")])
     assert done.out == f"{WELCOME}\n\n{LEAVE}\n\n"
@@ -220,6 +234,12 @@ def test_files_that_cannot_be_loaded_leave_the_conversation(tmp_path):
     assert lines[0].startswith(f"{path} is not a saved conversation. ")
     assert "kept as notes.txt.unreadable-1" in lines[0]
     assert lines[4:] == ["Which file? /load FILE", "Which file? /save FILE"]
+    assert done.conversation.turns() == [("q", "a")]
+
+
+def test_saving_where_no_file_can_be_goes_on(tmp_path):
+    done = talk([f"/save {tmp_path.anchor}", "q"], [finish("a")])
+    assert done.err == f"{tmp_path.anchor} is no file name: it is the topmost folder.\n"
     assert done.conversation.turns() == [("q", "a")]
 
 

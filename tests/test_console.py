@@ -177,6 +177,30 @@ def test_an_answer_that_streamed_is_not_printed_twice():
     assert out.getvalue().count("Let me count.") == 1
 
 
+@pytest.mark.parametrize(
+    "answer", ["Steps to do:\nAction: press the button\nDone.", "A\n\nFinal Answer: 4", "Two\n\nparagraphs"]
+)
+def test_an_answer_of_several_lines_is_printed_once(answer):
+    from hello_react import ToolCallingAgent
+
+    out = io.StringIO()
+    ToolCallingAgent(ScriptedLLM([answer]), ToolExecutor()).run("q", on_event=Printer(out))
+    lines = [line for line in out.getvalue().splitlines() if not line.startswith(("  [", "("))]
+    assert lines == ["Step 1", *filter(None, answer.splitlines())]
+
+
+def test_native_calls_are_shown_raw():
+    from hello_react import ToolCall, ToolCallingAgent
+
+    out = io.StringIO()
+    calls = ToolCall("a", "Search", '{"query": "Os'), ToolCall("b", "Fly", "")
+    model = ScriptedLLM([Reply("I look.", tool_calls=calls), Reply(tool_calls=calls[:1]), "Oslo."])
+    ToolCallingAgent(model, ToolExecutor()).run("q", on_event=Printer(out, show_raw=True))
+    raw = '--- the reply as it came ---\n{}[call a] Search {{"query": "Os\n'
+    assert raw.format("I look.\n") + "[call b] Fly \n---" in out.getvalue()
+    assert raw.format("") + "---" in out.getvalue()
+
+
 def test_native_calls_are_shown_in_the_prompt():
     from hello_react import ToolCall, ToolCallingAgent
 

@@ -48,6 +48,12 @@ def test_one_entry_over_the_budget_is_cut():
     assert kept.add("x" * 40) == 0
 
 
+def test_the_newest_entry_stays_whole_if_it_fits_alone():
+    kept = history(100)
+    assert [kept.add("x" * 80), kept.add("y" * 360)] == [0, 1]  # 20 and 90 estimated tokens
+    assert kept.entries == ["y" * 360]
+
+
 def test_shrinking_takes_half_and_ends_at_nothing():
     kept = history(1000)
     assert kept.shrink() == 0

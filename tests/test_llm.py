@@ -905,6 +905,14 @@ def test_torso_of_a_label_at_the_end_is_dropped(torso, size):
     assert cut(torso, size) == (torso, False)
 
 
+@pytest.mark.parametrize(
+    "end", ["- Observation", "3. 观察", "* **Observation**", "Observation]", "Obse]", "- Observation]", "观察】"]
+)
+@pytest.mark.parametrize("size", [1, 4, 1000])
+def test_the_last_item_of_a_list_and_the_end_of_an_argument_are_no_torso(end, size):
+    assert cut(f"Thought: a\nAction: Finish[The parts:\n{end}", size)[0].endswith(end)
+
+
 def test_torso_left_by_the_server_is_dropped():
     items = streamed(text(f"{CUT}\nObserv"), stop=OBSERVATION_STOPS)
     assert shown(items) == items[-1].text == CUT
@@ -1248,12 +1256,61 @@ def test_prompt_too_long_told_by_its_code():
         (400, "该模型不支持工具调用"),
         (422, "body.tools: Extra inputs are not permitted"),
         (400, "Unrecognized request argument supplied: tools"),
+        (400, "This model doesn't support tools"),
+        (400, "This model does not support tool use"),
+        (404, "No endpoints found that support tool use"),
+        (400, "Model foo isn't able to use tools"),
+        (400, "Tool calling is disabled for this model"),
+        (400, "Tool use is unavailable for this model"),
+        (400, "tools can't be used with this model"),
+        (400, "Function calling cannot be used with this model"),
+        (400, "模型暂未支持 function call"),
+        (400, "该模型无法使用工具"),
+        (400, "当前模型不支持tools参数"),
+        (400, "tools参数暂不支持"),
     ],
 )
 def test_model_without_tools(code, words):  # N15
-    said, requests = failure(ModelStatusError, error(code, words), tools=[{"type": "function"}])
+    asked = {"tools": [{"type": "function"}]}
+    said, requests = failure(ModelStatusError, error(code, words), **asked)
     assert "text agent" in said
+    assert "without --agent tools" in said
     assert requests == 1
+    for sent in ({"error": {"message": words}}, events({"error": {"message": words, "code": code}})):
+        assert "text agent" in failure(BadReplyError, sent, **asked)[0]
+        assert "text agent" not in failure(BadReplyError, sent)[0]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "messages with role 'tool' must be a response to a preceding message with 'tool_calls'",
+        "An assistant message with 'tool_calls' must be followed by tool messages; call_1 did not have one",
+        "Invalid 'tools[0].function.name': string does not match pattern",
+        "tools.0.function.parameters: 'oneOf' is not supported",
+        "函数名称不能包含空格",
+    ],
+)
+def test_other_complaints_about_tools_do_not_advise_another_agent(words):
+    assert "text agent" not in failure(ModelStatusError, error(400, words), tools=[{"type": "function"}])[0]
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        error(400, "Streaming is not supported when tools are given"),
+        error(500, "Cannot use tools with stream"),
+        error(400, "This model doesn't support tool use in streaming mode."),
+        {"error": {"message": "Tools are only available when stream is false"}},
+    ],
+)
+def test_a_server_that_does_not_stream_with_tools_is_asked_without(refusal):
+    with ModelServer([refusal, GOOD, GOOD]) as server:
+        llm = client(server)
+        for _ in range(2):
+            assert llm.think(ASKED, tools=[{"type": "function"}]).text == GOOD
+        assert [body.get("stream") for body in server.bodies] == [True, None, None]
+        assert llm.naps == []
 
 
 # --- parameters that a server refuses ---
@@ -1408,7 +1465,7 @@ def test_fragments_without_index():  # N03
 
 def test_fragments_without_index_and_id():  # N03
     add, more, mul = (
-        ToolCall(f"call_{n}", name, '{"x": 1}') for n, name in enumerate(["Add", "Add", "Mul"], 1)
+        ToolCall("", name, '{"x": 1}') for name in ("Add", "Add", "Mul")
     )
     assert calls(
         [call(None, None, "Add", '{"x": 1}')],
@@ -1418,15 +1475,61 @@ def test_fragments_without_index_and_id():  # N03
     ) == (add, more, mul)
 
 
-def test_empty_or_repeated_ids_are_made_up():  # N03
+def test_empty_and_repeated_ids_stay_as_they_came():  # N03; the agent makes them differ
     assert [
         one.id for one in calls([call(0, "", "A", "{}"), call(1, "x", "B", "{}"), call(2, "x", "C", "{}")])
-    ] == ["call_1", "x", "call_3"]
+    ] == ["", "x", "x"]
 
 
 def test_new_id_under_the_same_index_is_a_new_call():
     assert [one.name for one in calls([call(0, "a", "A", "{}")], [call(0, "b", "B", "{}")])] == ["A", "B"]
     assert calls([call(0, "a", "A", "{")], [call(0, "a", "A", "}")]) == (ToolCall("a", "A", "{}"),)
+
+
+ONE, TWO = '{"x": 1}', '{"x": 2}'
+
+
+@pytest.mark.parametrize("id", [None, "", "same"])
+@pytest.mark.parametrize("index", [None, 0])
+def test_calls_that_all_carry_one_index_or_one_id(id, index):
+    one, two = call(index, id, "Add", ONE), call(index, id, "Add", TWO)
+    halves = [call(index, id, "Add", TWO[:4])], [call(index, None, None, TWO[4:])]
+    wanted = [("Add", ONE), ("Add", TWO)]
+    for fragments in ([[one], [two]], [[one, two]], [[one], *halves]):
+        assert [(made.name, made.arguments) for made in calls(*fragments)] == wanted
+    whole = reply_to(message(None, tool_calls=[one, two])).tool_calls
+    assert [(made.name, made.arguments) for made in whole] == wanted
+    other = call(index, id, "Now", "")
+    assert [made.name for made in calls([other], [one])] == ["Now", "Add"]
+
+
+@pytest.mark.parametrize(
+    "fragments",
+    [
+        [call(0, "a", "Add", "{}"), call(0, None, None, ONE)],
+        [call(0, "a", "Add", " {}\n"), call(0, "a", "Add", ONE)],
+        [call(0, "a", "Add", ONE[:3]), call(0, None, None, ONE[3:]), call(0, "a", "Add", ONE)],
+        [call(0, "a", "Add", ONE), call(0, "a", "Add", "")],
+        [call(0, "a", "Add", ONE), call(0, "", "Add", "")],
+        [call(None, "a", "Add", ONE), call(None, "a", "Add", {"x": 1})],
+    ],
+)
+def test_a_call_that_is_said_twice_is_one(fragments):
+    assert calls(*[[fragment] for fragment in fragments]) == (ToolCall("a", "Add", ONE),)
+
+
+@pytest.mark.parametrize("fragment", [{}, call(0, "", "", ""), call(0, None, None, None), call(0, "", "", "{}")])
+def test_a_call_without_id_name_and_arguments_is_none(fragment):
+    chunks = chunk("Done."), chunk(tool_calls=[fragment]), chunk(finish="stop"), DONE
+    reply = reply_to(events(*chunks))
+    assert (reply.text, reply.tool_calls) == ("Done.", ())
+
+
+def test_what_a_server_wants_back_with_a_call_is_kept():
+    extra = {"google": {"thought_signature": "c2ln"}}
+    [made] = calls([{**call(0, "a", "Add", "{"), "extra_content": extra}], [call(0, None, None, "}")])
+    assert made == ToolCall("a", "Add", "{}", extra)
+    assert len({made}) == 1
 
 
 @pytest.mark.parametrize("kind", [str, float])
@@ -1447,7 +1550,7 @@ def test_one_call_that_is_not_in_a_list():
 def test_function_call_of_the_old_protocol():
     told = [{"name": "A", "arguments": ""}, {"arguments": '{"x"'}, {"arguments": ": 1}"}]
     chunks = [chunk(function_call=one) for one in told]
-    made = (ToolCall("call_1", "A", '{"x": 1}'),)
+    made = (ToolCall("", "A", '{"x": 1}'),)
     assert reply_to(events(*chunks, chunk(finish="function_call"), DONE)).tool_calls == made
     assert reply_to(message(None, function_call={"name": "A", "arguments": '{"x": 1}'})).tool_calls == made
     for junk in ({"name": "", "arguments": ""}, "x", [1]):

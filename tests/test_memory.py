@@ -386,7 +386,8 @@ def test_an_empty_conversation_and_an_empty_file(folder):
     Conversation().save(str(path))
     assert len(Conversation.load(str(path))) == 0
     path.write_bytes(b"")
-    assert len(Conversation.load(path)) == 0
+    empty = Conversation.load(path)
+    assert (len(empty), empty.skipped_lines, os.listdir(folder)) == (0, 0, ["talk.jsonl"])
     assert filled(2).save(path) is None
     assert len(Conversation.load(path)) == 2
 
@@ -416,9 +417,35 @@ def test_a_bad_line_between_good_ones(folder, line):
     filled(2).save(path)
     header, first, second, _ = path.read_bytes().split(b"\n")
     path.write_bytes(b"\n".join([header, first, line, b"", second, b""]))
+    damaged = path.read_bytes()
     loaded = Conversation.load(path)
     assert list(loaded) == list(filled(2))
     assert loaded.skipped_lines == 1
+    loaded.save(path)
+    assert (folder / "talk.jsonl.unreadable-1").read_bytes() == damaged
+    assert Conversation.load(path).skipped_lines == 0
+    assert len(os.listdir(folder)) == 2
+
+
+@pytest.mark.parametrize("first", [b'{"format": "hello_rea', b"\x00" * 50, b"", b"\xff"])
+def test_a_damaged_first_line_does_not_take_the_turns_with_it(folder, first):
+    path = folder / "talk.jsonl"
+    filled(2).save(path)
+    damaged = first + path.read_bytes()[path.read_bytes().index(b"\n"):]
+    path.write_bytes(damaged)
+    loaded = Conversation.load(path)
+    assert (list(loaded), loaded.skipped_lines) == (list(filled(2)), 1)
+    kept = loaded.save(path)
+    assert kept is not None
+    assert kept.read_bytes() == damaged
+    assert len(os.listdir(folder)) == 2
+
+
+def test_the_turns_of_another_format_are_not_taken(folder):
+    path = folder / "talk.jsonl"
+    path.write_text('{"question": "q", "answer": "a"}\n' * 2)
+    with pytest.raises(MemoryFileError, match="is not a saved conversation"):
+        Conversation.load(path)
 
 
 def test_a_file_that_went_through_an_editor(folder):
@@ -526,6 +553,23 @@ def test_names_that_no_file_can_have(folder, name, shown):
     assert not os.listdir(folder)
 
 
+def test_the_topmost_folder_is_no_file(folder):
+    for use in (Conversation.load, filled(1).save):
+        with pytest.raises(MemoryFileError, match="topmost folder"):
+            use(folder.anchor)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="a folder in use can't be removed there")
+def test_a_working_folder_that_is_gone(folder):
+    code = ("import os, sys; from hello_react.memory import Conversation, MemoryFileError\n"
+            "os.chdir(sys.argv[1]); os.rmdir(sys.argv[1])\n"
+            "for use in (Conversation.load, Conversation().save):\n"
+            "    try: use('talk.jsonl')\n"
+            "    except MemoryFileError as error: print(error)")
+    done = subprocess.run([sys.executable, "-c", code, str(folder)], capture_output=True, text=True, timeout=60)
+    assert done.stdout == "talk.jsonl can't be found: No such file or directory.\n" * 2
+
+
 @pytest.mark.skipif(os.name == "nt", reason="POSIX permissions")
 @pytest.mark.parametrize("mode", [0o600, 0o664, 0o444])
 def test_the_mode_of_a_file_is_kept(folder, mode):
@@ -606,6 +650,25 @@ def test_a_kill_while_saving(folder):
         assert loaded.skipped_lines == 0
         assert len(loaded) > said
         assert all(len(turn.answer) == 20_000 for turn in loaded)
+
+
+def test_what_killed_saves_left_goes_with_a_later_one(folder, monkeypatch):
+    talk, other = folder / "talk.jsonl", folder / "other.jsonl"
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "unlink", lambda path: None)  # as if killed before it could tidy up
+        patch.setattr(os, "replace", lambda old, new: None)
+        for path in (talk, talk, other):
+            filled(1).save(path)
+    left = sorted(folder.glob(".*.tmp"))
+    assert len(left) == 3
+    filled(1).save(talk)
+    assert len(list(folder.glob(".*.tmp"))) == 3  # they may belong to a save under way
+    for file in left:
+        os.utime(file, (1, 1))
+    filled(1).save(talk)
+    assert len(list(folder.glob(".*.tmp"))) == 1
+    filled(1).save(other)
+    assert sorted(os.listdir(folder)) == ["other.jsonl", "talk.jsonl"]
 
 
 def test_two_threads_save_to_one_file(folder):

@@ -42,6 +42,9 @@ from hello_react.text import (
     ('[5" wide] "', '5" wide'),
     ('["a\n] b"]', '"a\n'),
     (r'["a \" ] b"]', r'"a \" ] b"'),
+    ('["""a ] b\n[ c""" + x]', '"""a ] b\n[ c""" + x'),
+    ("[s = '''\nit's ]\n''']", "s = '''\nit's ]\n'''"),
+    ('["""]', '"""'),
     (r"[\[x]'s]", r"\[x]'s"),
     ('["x', None),
     ('[[ "x" y]', None),
@@ -68,6 +71,9 @@ def test_a_string_that_is_too_long_is_no_string():
 
 @pytest.mark.parametrize(("text", "end"), [
     ("[a] b", 2), ("[a]]", 2), ("[a] ]", 2), ("[a] b]", None), ("[a] [b]", 2), ("[a", None), ("(a) b)", 2),
+    ("[(0, 1].]", None), ("[(0, 1]; [2, 3)]", None), ("[(0, 1] b", 6), ("[`]`.]", None), ("[x in ]0, 1[]", None),
+    ("[]0, 1[]", None), ("[a ] b [ c]", None), ("[a ] and Search[b ]", 3), ("[ a ] b [c]", 4), ("[a\n] b [c]", 3), ("[1  # a] b [ c\n2]", None),
+    ("[http://a] b [c]", 9), ("[a]和Search[b]", 2),
 ])
 def test_argument_end(text, end):
     assert argument_end(text, 0, [len(text)]) == end

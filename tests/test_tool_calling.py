@@ -23,6 +23,7 @@ from hello_react import (
     ModelError,
     Notice,
     Prompt,
+    ReActAgent,
     Reply,
     RunEnded,
     ScriptedLLM,
@@ -37,6 +38,7 @@ from hello_react.errors import BadReplyError, ContextLengthError, ModelStatusErr
 from hello_react.events import ToolCall
 from hello_react.memory import Conversation
 from hello_react.prompt import Lang
+from hello_react.text import estimate_tokens
 from hello_react.tool_calling import ToolCallingAgent
 from tests.servers import DONE, ModelServer, call, chunk, error, events, message, refuses, text, usage
 
@@ -196,6 +198,34 @@ def test_ids_made_up_are_nine_letters_and_digits_and_differ_in_the_whole_run():
     made_up = [id for id in ids if id != "x"]
     assert len(set(made_up)) == 3
     assert all(re.fullmatch("[a-zA-Z0-9]{9}", id) for id in made_up)
+
+
+def ids_sent(messages: list[dict[str, Any]]) -> list[str]:
+    return [c[0] for one in messages if "tool_calls" in one for c in sent_calls(one)]
+
+
+def test_ids_made_up_differ_where_a_server_sends_none_and_in_a_whole_conversation():
+    talk = Conversation()
+    no_ids = [message("", tool_calls=[call(None, "", "now", "{}"), call(None, "", "calculate", '{"expression": "1"}')])]
+    with ModelServer([*no_ids, *no_ids, text("Noon."), *no_ids, text("Still noon.")]) as server:
+        for question in ("When?", "And now?"):
+            through(server).run(question, verbose=False, conversation=talk)
+    ids = ids_sent(server.bodies[-1]["messages"])
+    assert len(ids) == len(set(ids)) == 6
+    assert all(re.fullmatch("[a-zA-Z0-9]{9}", id) for id in ids)
+    check_protocol(server.bodies[-1]["messages"])
+
+
+def test_what_a_server_wants_back_with_a_call_goes_back():
+    extra = {"google": {"thought_signature": "c2ln"}}
+    signed = message("", tool_calls=[{**call(None, "a", "now", "{}"), "extra_content": extra}, call(None, "b", "now", "")])
+    with ModelServer([signed, text("Noon."), text("Noon.")]) as server:
+        talk = Conversation()
+        through(server).run("When?", verbose=False, conversation=talk)
+        through(server).run("When?", verbose=False, conversation=talk)
+    for body in server.bodies[1:]:
+        first, second = body["messages"][2]["tool_calls"]
+        assert (first["extra_content"], "extra_content" in second) == (extra, False)
 
 
 @pytest.mark.parametrize("finish", ["stop", "tool_calls", "", "length"])
@@ -565,6 +595,31 @@ def test_a_client_must_take_tools():
     assert [(len(schemas), most) for schemas, most in model.options] == [(3, 9)]
 
 
+class Odd:
+    """A client whose calls are not what they should be."""
+
+    def __init__(self, *calls: Any) -> None:
+        self.calls = calls
+
+    def think(self, messages: Any, tools: Any = None) -> Any:
+        return Reply(tool_calls=self.calls) if len(messages) < 3 else "Done."
+
+
+def test_calls_of_a_client_of_ones_own():
+    calls = [ToolCall(None, "get_weather", {"city": "Oslo"}), ToolCall(None, "now", None)]  # type: ignore[arg-type]
+    step = ToolCallingAgent(Odd(*calls), tools()).run("How is it?", verbose=False).steps[0]
+    assert [one.text for one in step.observations] == ["Oslo: sunny, 21 celsius", "noon"]
+    with pytest.raises(BadReplyError, match="no ToolCall"):
+        ToolCallingAgent(Odd({"name": "now"}), tools()).run("How is it?", verbose=False)
+
+
+@pytest.mark.parametrize("conversation", [[], "text", {"a": 1}])
+@pytest.mark.parametrize("kind", [ReActAgent, ToolCallingAgent])
+def test_what_is_no_conversation_is_refused(kind, conversation):
+    with pytest.raises(ValueError, match="must be a Conversation, not"):
+        kind(ScriptedLLM(["Done."]), tools()).run("How is it?", verbose=False, conversation=conversation)
+
+
 def test_request_options_are_sent_only_when_given():  # S2
     with ModelServer([text("a"), text("b"), text("c")]) as server:
         through(server, temperature=0.7, max_tokens=1024).run("How is it?", verbose=False)
@@ -662,6 +717,36 @@ def test_one_step_past_the_budget_is_cut():  # A15
     check_protocol(messages)
     assert "[cut: " in messages[3]["content"]
     assert len(json.dumps(messages[2:])) < 2_000
+
+
+@pytest.mark.parametrize(
+    ("thinking", "arguments", "kept"),
+    [
+        ("想" * 20_000, {}, ["result"]),
+        ("I think. " * 9_000, {"note": "short"}, ["result", "arguments"]),
+        ("", {"note": "字" * 20_000}, ["result"]),
+    ],
+)
+def test_what_is_long_is_cut_and_thinking_first(thinking, arguments, kept):
+    def say(note: str = "") -> str:
+        return "word " * 420
+
+    calls = asks(("1", "say", json.dumps(arguments)), thinking=thinking)
+    an_agent = agent(calls, "Done.", registry=tools(say=say))
+    an_agent.run("How is it?", verbose=False)
+    said, seen = an_agent.llm.calls[1][2:]
+    assert ("result" in kept) == (seen["content"] == say())
+    assert ("arguments" in kept) == (sent_calls(said)[0][2] == arguments and bool(arguments))
+    assert estimate_tokens(json.dumps([said, seen], ensure_ascii=False)) < 9_000
+
+
+def test_the_newest_step_stays_whole_if_it_fits_into_the_budget_alone():
+    long = "长" * 700
+    calls = [asks((str(n), "calculate", f'{{"expression": "{n}"}}'), (f"{n}b", "say", "{}")) for n in (1, 2)]
+    an_agent = agent(*calls, "Done.", history_budget=1_000, registry=tools(say=lambda: long))
+    an_agent.run("How is it?", verbose=False)
+    assert an_agent.llm.calls[-1][-1]["content"].startswith(long)
+    assert len(an_agent.llm.calls[-1]) == 5
 
 
 def test_a_prompt_too_long_for_the_server_is_shortened_once():  # A16
@@ -855,14 +940,41 @@ def test_thinking_is_left_out_where_the_server_refuses_it(status, words):
     assert len(server.bodies) == 4
 
 
-def test_a_server_that_goes_on_refusing_is_asked_twice_and_no_more():
+@pytest.mark.parametrize("wanted", [True, False])
+@pytest.mark.parametrize(
+    "words",
+    [
+        "reasoning_content is needed for assistant messages with tool calls",
+        "assistant message must include reasoning_content",
+        "reasoning_content 不能为空",
+        "expected reasoning_content",
+        "Invalid field: reasoning_content. Only role, content, tool_calls required",
+        "输入消息中不能包含 reasoning_content",
+    ],
+)
+def test_a_complaint_about_thinking_is_understood_one_way_or_the_other(words, wanted):
+    def answer(body: Any) -> Any:
+        said = [one for one in body["messages"] if one["role"] == "assistant"]
+        if not said:
+            return thinks("" if wanted else "Hm.", call(None, "1", "now", "{}"))
+        return error(400, words) if ("reasoning_content" in said[0]) != wanted else text("Done.")
+
+    with ModelServer(answer) as server:
+        an_agent = through(server)
+        assert an_agent.run("How is it?", verbose=False).answer == "Done."
+        learnt = len(server.bodies)
+        assert an_agent.run("How is it?", verbose=False).answer == "Done."
+    assert len(server.bodies) == learnt + 2
+
+
+def test_a_server_that_goes_on_refusing_is_asked_both_ways_and_no_more():
     refused = error(400, "reasoning_content is missing")
     with (
-        ModelServer([thinks("Hm.", call(None, "1", "now", "{}")), refused, refused]) as server,
+        ModelServer([thinks("Hm.", call(None, "1", "now", "{}")), refused, refused, refused]) as server,
         pytest.raises(ModelStatusError, match="reasoning_content is missing") as caught,
     ):
         through(server).run("How is it?", verbose=False)
-    assert len(server.bodies) == 3
+    assert len(server.bodies) == 4
     assert caught.value.result is not None
     assert caught.value.result.status == "failed"
 
@@ -887,6 +999,7 @@ def test_a_refused_tool_choice_is_left_out():
 
 WEATHER = '{"name": "get_weather", "arguments": {"city": "Oslo"}}'
 ROME = WEATHER.replace("Oslo", "Rome")
+QWEN = "<tool_call>\n<function=get_weather>\n<parameter=city>\n{}\n</parameter>\n</function>\n</tool_call>"
 
 
 @pytest.mark.parametrize(
@@ -906,6 +1019,33 @@ ROME = WEATHER.replace("Oslo", "Rome")
         ('{"action": "get_weather", "action_input": {"city": "Oslo"}}', None, ['{"city": "Oslo"}']),
         ('Thought: I look.\nAction: get_weather[{"city": "Oslo"}]', "I look.", ['{"city": "Oslo"}']),
         ("Action: get_weather[Oslo]", None, ['{"city": "Oslo"}']),
+        (f"<TOOL_CALL>{WEATHER}</TOOL_CALL>", None, ['{"city": "Oslo"}']),
+        (f"<tool_call>\n```json\n{WEATHER}\n```\n</tool_call>", None, ['{"city": "Oslo"}']),
+        (f"[TOOL_CALLS][{WEATHER}, {ROME}]", None, ['{"city": "Oslo"}', '{"city": "Rome"}']),
+        ('I look.\n<function=get_weather>{"city": "Oslo"}</function>', "I look.", ['{"city": "Oslo"}']),
+        (f"I look.\n{QWEN.format('Oslo')}\n{QWEN.format('Rome')}", "I look.", ['{"city": "Oslo"}', '{"city": "Rome"}']),
+        (
+            "<tool_call>get_weather\n<arg_key>city</arg_key>\n<arg_value>Oslo</arg_value>\n</tool_call>",
+            None,
+            ['{"city": "Oslo"}'],
+        ),
+        (
+            "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>get_weather\n```json\n"
+            '{"city": "Oslo"}\n```<｜tool▁call▁end｜><｜tool▁calls▁end｜>',
+            None,
+            ['{"city": "Oslo"}'],
+        ),
+        (
+            '<｜tool▁call▁begin｜>get_weather<｜tool▁sep｜>{"city": "Oslo"}<｜tool▁call▁end｜>',
+            None,
+            ['{"city": "Oslo"}'],
+        ),
+        (
+            "<|tool_calls_section_begin|><|tool_call_begin|>functions.get_weather:0<|tool_call_argument_begin|>"
+            '{"city": "Oslo"}<|tool_call_end|>',
+            None,
+            ['{"city": "Oslo"}'],
+        ),
     ],
 )
 def test_a_call_that_leaked_into_the_text_is_run(reply, thought, inputs):
@@ -915,7 +1055,7 @@ def test_a_call_that_leaked_into_the_text_is_run(reply, thought, inputs):
     assert (step.thought, [one.input for one in step.calls], result.answer) == (thought, inputs, "Sunny.")
     assert all("sunny" in one.text for one in step.observations)
     check_protocol(an_agent.llm.calls[1])
-    assert "<tool_call>" not in json.dumps(an_agent.llm.calls[1])
+    assert "tool_call>" not in json.dumps(an_agent.llm.calls[1]).lower()
 
 
 def test_text_input_of_a_leaked_call_goes_to_the_parameter():
@@ -949,19 +1089,61 @@ def test_text_input_of_a_leaked_call_goes_to_the_parameter():
         "Thought: I wonder.",
         "{ not json }",
         "[Search] finds it.",
+        "<tool_call> is a tag.",
+        "Write <function=name> and its arguments.",
+        "Write <function=fly>{} to fly.",
     ],
 )
 def test_what_is_no_call_is_the_answer(reply):
     assert run(reply).answer == reply
 
 
-def test_a_leaked_call_that_can_not_be_read_is_no_answer():
-    result = run('<tool_call>{"name": "get_weather", "arguments": {"city": "Os', "Sunny.")
+@pytest.mark.parametrize("given", ["{1, 2}", "{'city': {1}}", "{(1, 2): 3}", "{'city': {(1, 2): 3}}", "{1: 2}"])
+@pytest.mark.parametrize("form", ["<function=get_weather>{}</function>", "Action: get_weather[{}]"])
+def test_leaked_literals_that_json_has_no_form_for(form, given):
+    assert run(form.format(given), "Done.", registry=tools()).answer == "Done."
+
+
+def test_marked_values_are_read_by_the_types_of_the_tool():
+    def book(names: list[str], nights: int, note: str = "") -> str:
+        return f"{names} {nights} {note!r}"
+
+    values = {"names": '["Ada"]', "nights": "3", "note": "[sic]\n\n<b>"}
+    marked = "".join(f"<parameter={name}>\n{value}\n</parameter>\n" for name, value in values.items())
+    result = run(f"<function=book>\n{marked}</function>", "Booked.", registry=tools(book=book))
+    assert result.steps[0].observations[0].text == "['Ada'] 3 '[sic]\\n\\n<b>'"
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        '<tool_call>{"name": "get_weather", "arguments": {"city": "Os',
+        "<tool_call><function=get_weather><parameter=city>Os",
+        "<tool_call><function=get_weather><parameter=city>Oslo</parameter>",
+        '<function=get_weather>{"city": "Os',
+        "<tool_call>get_weather<arg_key>city</arg_key><arg_value>Os",
+        '[TOOL_CALLS]get_weather[ARGS]{"city": "Oslo"}',
+        '<invoke name="get_weather"><parameter name="city">Oslo</parameter></invoke>',
+        '<|python_tag|>get_weather.call(city="Oslo")',
+        '```tool_code\nget_weather(city="Oslo")\n```',
+    ],
+)
+def test_a_leaked_call_that_can_not_be_read_is_no_answer(reply):
+    result = run(reply, "Sunny.")
     assert (result.answer, result.steps[0].observations[0].error) == ("Sunny.", "malformed")
 
 
 @pytest.mark.parametrize(
-    "reply", ["<tool_call>{" * 20_000, "[" * 100_000, "Thought:" * 50_000, "Action:" + " " * 200_000]
+    "reply",
+    [
+        "<tool_call>{" * 20_000,
+        "[" * 100_000,
+        "Thought:" * 50_000,
+        "Action:" + " " * 200_000,
+        "<function=now>{" * 20_000,
+        "<function=now>" + "<parameter=a>" * 20_000,
+        "<a>" * 20_000 + "<function=now>{}",
+    ],
 )
 def test_hostile_text_is_read_in_good_time(reply):  # A22
     began = time.perf_counter()
@@ -1000,6 +1182,11 @@ def test_names_that_servers_refuse_are_renamed_and_renamed_back():
     actions = [one for one in listened if isinstance(one, Action)]
     assert [one.tool for one in actions] == ["天气", "时间", "web.find", "web_find!", "天气", "a" * 60]
     check_protocol(an_agent.llm.calls[1])
+    sent = [c[1] for c in sent_calls(an_agent.llm.calls[1][2])]
+    assert sent == ["tool", "tool_2", "web_find", "web_find_2", "tool", "a" * 60]
+    by_own_name = agent(asks(("1", "时间", '{"text": "1"}')), "Done.", registry=registry)
+    by_own_name.run("How is it?", verbose=False)
+    assert sent_calls(by_own_name.llm.calls[1][2])[0][1] == "tool_2"
 
 
 class City(BaseModel):

@@ -1,6 +1,7 @@
 """Tools and their registry: what a model's input becomes, and what comes of everything that can go wrong."""
 
 import asyncio
+import datetime
 import enum
 import functools
 import itertools
@@ -268,6 +269,86 @@ def test_plain_text_goes_to_the_only_required_parameter():
     assert run(search, 'query="Mate 70", top=5').text == "Mate 70/5"
 
 
+@pytest.mark.parametrize(
+    ("text", "seen"),
+    [
+        ("'Oslo', 5", "Oslo/5"),
+        ('"Oslo", 5', "Oslo/5"),
+        ("{'city': 'Oslo', 'days': 5}", "Oslo/5"),
+        ('{"city": "Oslo", "days": 5,}', "Oslo/5"),
+        ('["Oslo"]', "Oslo/3"),
+        ('["Oslo", 5]', "Oslo/5"),
+        ('```json\n{"city": "Oslo", "days": 5}\n```', "Oslo/5"),
+        ('{"city": "Oslo", "days": null}', "Oslo/3"),
+        ("{'city': 'Oslo', 'days': None}", "Oslo/3"),
+        ("Oslo", "Oslo/3"),
+        ("Oslo, Norway", "Oslo, Norway/3"),
+        ("the 'old' town, 5", "the 'old' town, 5/3"),
+        ("[1] of 'Oslo'", "[1] of 'Oslo'/3"),
+        ("a = b", "a = b/3"),
+        ("city=Oslo, days=5", None),
+        ("{city: 'Oslo'}", None),
+        ('{"city": "Oslo", "city": "Rome"}', None),
+        ('{"city": "Oslo"', None),
+        ('["Oslo", 5, 6]', None),
+        ('```json\n{"city": Oslo}\n```', None),
+    ],
+)
+def test_what_is_written_like_an_object_is_never_taken_as_plain_text(text, seen):
+    def opt(city: str, days: int = 3) -> str:
+        return f"{city}/{days}"
+
+    result = run(opt, text)
+    assert (result.text, result.error) == (seen, "") if seen else result.error == "bad_input"
+
+
+def test_places_of_positional_parameters_that_were_left_out_are_kept():
+    def positional(a, b=1, c=2, /):
+        return [a, b, c]
+
+    for given in ({"a": 1, "c": 5}, {"a": 1, "b": None, "c": 5}, '{"a": 1, "c": 5}'):
+        assert run(positional, given).text == "[1, 1, 5]"
+    assert run(positional, {"a": 1}).text == "[1, 1, 2]"
+
+
+def test_any_number_of_typed_values_is_a_list():
+    def total(*numbers: float):
+        return sum(numbers)
+
+    def ordered(a: int = 1, *rest: int, key: str = "k"):
+        return [a, rest, key]
+
+    schema = json_schema(Tool("Total", "Adds.", total).parameters)
+    assert schema["properties"]["numbers"] == {"type": "array", "items": {"type": "number"}}
+    assert run(total, {"numbers": [1, 2.5]}).text == "3.5"
+    assert run(total, "[1, 2.5]").text == "3.5"
+    assert run(total, {"numbers": "many"}).error == "bad_input"
+    assert run(ordered, {"rest": [2, 3], "key": "x"}).text == '[1, [2, 3], "x"]'
+    assert run(ordered, {"a": 4}).text == '[4, [], "k"]'
+    with pytest.raises(ToolError, match="name its parameters"):
+        Tool("Any", "Takes any.", lambda **options: options)
+
+
+def test_a_partial_keeps_types_and_description_and_what_it_has_filled_in():
+    class Server:
+        pass
+
+    def mail(server: Server, to: str, copies: int = 1, urgent: bool = False):
+        """Sends a mail."""
+        return [to, copies, urgent]
+
+    tool = Tool.from_function(functools.partial(mail, Server(), urgent=True))
+    assert str(tool) == (
+        '- mail: Sends a mail. Input: a JSON object with "to" (text), "copies" (whole number, optional).'
+    )
+    tools = ToolExecutor()
+    tools.add(tool)
+    assert tools.execute("mail", '{"to": "ada", "copies": "2"}').text == '["ada", 2, true]'
+    assert tools.execute("mail", '{"to": "ada", "copies": "two"}').error == "bad_input"
+    assert tools.execute("mail", {"to": "ada", "urgent": False}).error == "bad_input"
+    assert run(functools.partial(mail, Server(), "ada", copies=2), "").ok
+
+
 def test_lone_surrogates_do_not_reach_a_tool():
     for text in ("phone \ud83d", '{"query": "phone \\ud83d"}', {"query": "phone \ud83d"}):
         assert run(lambda query: query.encode(), text).text == "phone \ufffd"
@@ -311,6 +392,7 @@ def test_rich_types_are_validated_and_described():
     assert "'days'" in run(weather, '{"place": {"city": "Oslo"}, "unit": "F", "days": 0}').text
     assert "'unit'" in run(weather, '{"place": {"city": "Oslo"}, "unit": "K"}').text
     assert "city" in run(weather, '{"place": {}, "unit": "F"}').text
+    assert 'Tool[{"place": {"city": "text"}, "unit": "C"}]' in run(weather, "{}").text
     usage = str(Tool("Weather", "The weather.", weather))
     assert '"unit" (one of "C", "F")' in usage
     assert '"tags" (list of text, optional)' in usage
@@ -413,7 +495,9 @@ class Row(pydantic.BaseModel):
         ({(1, 2): 3}, "{(1, 2): 3}"),
         ("phone \ud83d", "phone \ufffd"),
         ("a\x00b", "ab"),
-        ([Point(1, 2)], '["Point(x=1, y=2)"]'),
+        ([Point(1, 2)], '[{"x": 1, "y": 2}]'),
+        ([Row(name="x"), {"a": {Row(name="y").name}}, b"z"], '[{"name": "x"}, {"a": ["y"]}, "z"]'),
+        (Point(Row(name="x"), datetime.date(2024, 1, 2)), '{"x": {"name": "x"}, "y": "2024-01-02"}'),
     ],
 )
 def test_results_of_any_type_become_readable_text(value, text):  # T03

@@ -268,9 +268,10 @@ def test_a_second_call_replaces_the_first_and_the_stream_is_standard_error(capsy
     assert capsys.readouterr().err.count("here") == 1
 
 
-def test_an_unknown_level_is_refused():
-    with pytest.raises(ValueError, match="LOUD"):
-        configure("loud")
+@pytest.mark.parametrize("level", ["loud", None])
+def test_an_unknown_level_is_refused(level):
+    with pytest.raises(ValueError, match=str(level).upper()):
+        configure(level)
 
 
 @pytest.mark.parametrize(("level", "heard"), [
@@ -458,6 +459,16 @@ def test_native_tool_calls_and_thinking_are_recorded_too(traced):
     result = {"type": "tool_call_response", "id": "call-1", "response": RESULT}
     assert told == {"role": "tool", "parts": [result]}
     assert second.attributes["llm.input_messages.3.message.tool_call_id"] == "call-1"
+
+
+@pytest.mark.parametrize("address", ["http://host:port/v1", "http://[::1/v1", 7])
+def test_a_clients_address_may_be_anything(address):
+    pytest.importorskip("opentelemetry.sdk")
+
+    class Mine:
+        base_url, model = address, "mine"
+
+    OtelListener(llm=Mine())
 
 
 def test_the_client_tells_the_model_and_the_address(traced):
