@@ -5,6 +5,7 @@ import os
 import signal
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -17,6 +18,9 @@ from hello_react.settings import NAMES  # noqa: E402
 
 # Where the tests were started in the background, Ctrl-C is ignored, also by every process that they start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+hypothesis.settings.register_profile("no deadline", deadline=None)  # a busy machine fails no test
+hypothesis.settings.load_profile("no deadline")
 
 FOREIGN = (
     "OPENAI_API_KEY",

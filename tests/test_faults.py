@@ -214,7 +214,7 @@ RESULTS = st.one_of(
 ENTRY = re.compile(r"^(?:Thought: |Action: |Observation: |\| |\(|\[|```|.*)", re.DOTALL)
 
 
-@settings(max_examples=FUZZ, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=FUZZ, suppress_health_check=list(HealthCheck))
 @given(replies=REPLIES, results=st.lists(RESULTS, min_size=1, max_size=3), seed=st.integers(0, 99))
 def test_random_replies_and_tools_never_break_the_loop(replies, results, seed):
     chance = random.Random(seed)
@@ -253,7 +253,7 @@ def test_random_replies_and_tools_never_break_the_loop(replies, results, seed):
         assert len(re.findall(r"^Observation: ", added, re.MULTILINE)) == 1  # the real one, none invented
 
 
-@settings(max_examples=FUZZ, deadline=None)
+@settings(max_examples=FUZZ)
 @given(
     reply=st.lists(st.sampled_from(PIECES), max_size=20).map("".join),
     cuts=st.lists(st.integers(1, 9), max_size=60),

@@ -194,7 +194,7 @@ def test_json_helpers():
 
 # --- what must hold for any text
 
-FUZZ = settings(max_examples=int(os.environ.get("HELLO_REACT_FUZZ", "100")), deadline=None)
+FUZZ = settings(max_examples=int(os.environ.get("HELLO_REACT_FUZZ", "100")))
 PIECES = [
     "Thought", "Action", "Observation", "Final Answer", "Answer", "Action Input", "行动", "思考", "观察",
     "Question:", "Result:", "Input:", "Search", "Finish", "None", "Observ", "a", "x y", "or", "not", "json",
