@@ -929,7 +929,7 @@ def test_trailing_blanks_and_words_survive_the_cutter():
 
 
 def test_cutter_takes_linear_time_on_hostile_text():
-    started = time.monotonic()
+    started = time.process_time()
     for content in (
         " " * 100_000,
         "\n" * 100_000,
@@ -942,7 +942,7 @@ def test_cutter_takes_linear_time_on_hostile_text():
     ):
         for size in (1, 1_000_000):
             cut(content, size)
-    assert time.monotonic() - started < 20
+    assert time.process_time() - started < 20
 
 
 def test_nothing_is_held_back_for_long():
