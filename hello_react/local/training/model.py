@@ -87,6 +87,12 @@ class Llama:
                     )
             self.blocks.append(block)
 
+    def take_over(self, path: Path) -> None:
+        """Set the adapter to that of an exported file."""
+        for tensor in gguf.GGUFReader(path).tensors:
+            values = gguf.dequantize(tensor.data, tensor.tensor_type)
+            self.adapter[tensor.name].data.copy_(torch.from_numpy(values))
+
     def logits(
         self, tokens: torch.Tensor, positions: torch.Tensor, seen: torch.Tensor, wanted: torch.Tensor
     ) -> torch.Tensor:

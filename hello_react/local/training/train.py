@@ -126,7 +126,13 @@ def rate(step: int, steps: int) -> float:
 
 
 def train(
-    folder: Path, steps: int, worker: int = 0, workers: int = 1, seed: int = 1, every: int = 50
+    folder: Path,
+    steps: int,
+    worker: int = 0,
+    workers: int = 1,
+    seed: int = 1,
+    every: int = 50,
+    start: Path | None = None,
 ) -> None:
     """One worker's part of the training; all of them end with the same adapter, which worker 0 saves.
 
@@ -134,9 +140,12 @@ def train(
         folder: for the checkpoint and the log (JSON lines).
         steps: of the whole training.
         every: steps between two checkpoints; a multiple of 5.
+        start: an exported adapter to begin with; none: begin from nothing.
     """
     torch.set_num_threads(1)
     model = Llama(fetch_weights(), seed=seed)
+    if start:
+        model.take_over(start)
     matrices = list(model.adapter.values())
     optimiser = torch.optim.AdamW(matrices, lr=RATE, weight_decay=0.0)
     done, spent = _load(folder, model, optimiser)
@@ -225,12 +234,12 @@ def _log(folder: Path, **values: object) -> None:
     sys.stdout.flush()
 
 
-def _work(worker: int, folder: str, steps: int, workers: int, seed: int) -> None:
+def _work(worker: int, folder: str, steps: int, workers: int, seed: int, start: Path | None) -> None:
     if workers > 1:
         torch.distributed.init_process_group(
             "gloo", init_method=f"file://{folder}/meet", rank=worker, world_size=workers
         )
-    train(Path(folder), steps, worker, workers, seed)
+    train(Path(folder), steps, worker, workers, seed, start=start)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -244,13 +253,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--steps", type=int, default=1200)
     parser.add_argument("--workers", type=int, default=2, help="processes, one a core")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--start", type=Path, metavar="FILE", help="an exported adapter to begin with")
     options = parser.parse_args(arguments)
     folder = options.folder.absolute()
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "meet").unlink(missing_ok=True)
     fetch_weights()
+    if options.start and not options.start.is_file():
+        parser.error(f"there is no file {options.start}")
     torch.multiprocessing.start_processes(
-        _work, (str(folder), options.steps, options.workers, options.seed), options.workers
+        _work, (str(folder), options.steps, options.workers, options.seed, options.start), options.workers
     )
 
 

@@ -42,58 +42,72 @@ class Subject:
 
 
 _DAY = r"\d{1,2} [A-Z][a-z]+ \d{4}"
-_WORD = r"(?:[A-Z]\.|[A-Z][\w'-]+)"
+_WORD = r"(?:[A-Z]\.|[A-ZÀ-ÞŁŚŽ][\w'-]+)"
 _NAME = rf"{_WORD}(?: (?:de |van |von |da )?{_WORD}){{1,3}}"
 _NAMES = rf"{_NAME}(?:(?:, {_NAME}){{0,3}} and {_NAME})?"
-_PLACE = rf"{_WORD}(?: (?:de )?{_WORD}){{0,2}}"
+_PLACE = rf"{_WORD}(?: (?:(?:de|der|la|am|upon) ){{0,2}}{_WORD}){{0,2}}"
+_BORN = r"^[^,]+, (?:born|baptised) "  # not of two people
+_MADE = "made|received|applied|tested|showed|built|sent|ran|presented|gave|pulled|designed it"
+_INVENTED = "invented|patented|discovered|proposed|introduced|finished"
+_AMOUNT = r"[\d.,]*\d(?: million| billion)?"
+_IN_YEAR = r"(?:on \d+ \w+ |in [A-Z]\w+ |in )(\d{4})"
 _REAL_FACTS = {
-    "height": r"([\d.,]+ m) high",
-    "length": r"([\d,]+ km) long",
-    "capital": r"its capital is ([^,;]+)[,;]",
-    "area": r"(?:its area (?:[\w ]+ )?is|area of|covers) about ([\d.,]+(?: million)? km²)",
-    "population": r"population (?:was|is|of) (?:about )?"
-    r"([\d.,]+\d(?: million| billion)?|\d+(?: million| billion)?)",
-    "language": r"([A-Z][a-z]+) is the official language"
-    r"|((?:[A-Z][a-z]+, )*[A-Z][a-z]+ and [A-Z][a-z]+) are (?:its|the) official languages",
-    "currency": r"the currency is the ([^.,]+)[.,]",
-    "born": rf"born on ({_DAY})",
-    "birthplace": rf"born on {_DAY} in ({_PLACE})",
-    "died": rf"died (?:there )?on ({_DAY})",
-    "author": rf" by ({_NAMES}),",
-    "year": r"published (?:in London |in New York )?(?:on \d+ \w+ |in [A-Z]\w+ |in )?(?:in )?(\d{4})",
+    "height": r"([\d.,]+ m) (?:high|tall)(?! when new)|(?:mountain|volcano)\b[^.]*, ([\d,]+ m) above the sea",
+    "length": r"([\d.,]+ km) long|a length of ([\d.,]+ km)",
+    "capital": r"its capital is ([^,;]+(?:, D\.C\.)?)[,;]",
+    "area": rf"(?:area (?:[\w ]+ )?is|of|covers|,) about ({_AMOUNT} km²)",
+    "population": rf"population (?:was|is|of) (?:estimated at )?(?:about |more than )?({_AMOUNT})",
+    "language": r"([A-Z][a-z]+) is the (?:official language|main language|language in use)"
+    r"|((?:[A-Z][a-z]+, )*[A-Z][a-z]+ and [A-Z][a-z]+) are (?:its|the) official languages"
+    r"|(?:official|national) languages? (?:in practice )?(?:is|are) "
+    r"((?:[A-Z][\w ]+, )*(?:[A-Z]\w+ )?[A-Z]\w+(?: and [A-Z]\w+)?)",
+    "currency": r"[Tt]he currency is the ([^.,]+?)(?:[.,]| and )",
+    "born": rf"{_BORN}(?:{_NAME} )?(?<!baptised )on ({_DAY})",
+    "birthplace": rf"{_BORN}(?:{_NAME} )?(?:on {_DAY}|(?:about|in) \d+(?: BC)?) in ((?:the )?{_PLACE})",
+    "died": rf"{_BORN}[^.;]* (?:died|beheaded) (?:there |in an? [a-z ]+)?on ({_DAY})",
+    "author": rf" (?:by|ascribed to) ({_NAMES})(?:,| in )",
+    "year": rf"(?:published|printed) (?:as a book )?(?:in (?:the )?{_PLACE}(?: and {_PLACE})? )?{_IN_YEAR}",
     "symbol": r"with symbol (\w+)",
     "number": r"atomic number (\d+)",
-    "melting": r"melting point is (-?[\d.,]+ °C)",
-    "boiling": r"boiling point (?:is )?(-?[\d.,]+ °C)",
-    "density": r"density (?:is )?([\d.,]+ g/\w+[³]?)",
-    "diameter": r"diameter of ([\d,]+ km)",
-    "distance": r"mean distance of ([\d.,]+(?: million| billion)? km)",
-    "period": r"goes around the \w+ in ([\d.,]+ \w+)",
-    "designer": rf"designed by ({_NAMES})",
-    "released": r"first released (?:on \d+ \w+ |in [A-Z]\w+ |in )(\d{4})",
-    "discovered": rf"(?:discovered|isolated) (?:on {_DAY} |in \d{{4}} )?by ({_NAMES})"
-    rf"|({_NAMES}) discovered it",
-    "architect": rf"({_NAME}) was its architect",
+    "melting": r"melting point (?:of [\w ]+ )?is (?:about )?(-?[\d.,]+ °C)",
+    "boiling": r"boiling point (?:is )?(?:about )?(-?[\d.,]+ °C)",
+    "density": r"density (?:is |of )?([\d.,]+ g/\w+[³]?)",
+    "diameter": rf"diameter of (?:about )?({_AMOUNT} km)"
+    rf"|({_AMOUNT} (?:km|cm|light-years)) (?:across|in diameter)",
+    "distance": rf" distance of ({_AMOUNT} (?:km|light-years))|({_AMOUNT} km) from the Earth",
+    "period": r"(?:goes around (?:the )?\w+ in|comes back) (?:about )?(?:every )?([\d.,]+ \w+)",
+    "designer": rf"(?:designed|written|begun) (?:in \d{{4}} )?by ({_NAMES})",
+    "released": rf"(?:released|and published) {_IN_YEAR}",
+    "discovered": rf"(?:discovered|isolated|first made) (?:(?:on|in) [^,.;]*?)?by "
+    rf"(?:the brothers )?((?:\w+ and )?{_NAMES})|({_NAMES}) (?:discovered it|saw it first)",
+    "architect": rf"({_NAMES}|{_WORD}(?: and {_WORD})?)(?: of [\w, ]+)? "
+    r"(?:was its architect|were its architects|designed (?:it|them))",
     "opened": rf"[Oo]pened (?:on ({_DAY})|in (\d{{4}}))",
-    "mouth": rf"(?:flows into|reaches) (the {_PLACE}(?: of {_WORD})?)",
-    "ascent": rf"summit first,? (?:alone, )?on ({_DAY})",
-    "climber": rf"({_NAME}(?: and {_NAME})?)(?: of [\w ]+)? reached (?:its|the) summit first",
+    "mouth": rf"(?:flows (?:[^.;]+ )?into|reaches|joins) (the {_PLACE}(?: of {_WORD})?)",
+    "ascent": r"(?:(?:reached (?:its|the) summit|climbed it)(?: [A-Z]\w+)?(?: first)?"
+    rf"|the first recorded ascent),?(?: alone[\w ]*,)? on ({_DAY})",
+    "climber": rf"({_NAMES})(?: of [\w ]+| and \w+ guides)? "
+    r"(?:(?:reached (?:its|the) summit|climbed it)(?: [A-Z]\w+)? (?:first|on)|is credited with the first)",
     "capital of": rf"is the capital of ((?:the )?{_PLACE})",
-    "inventor": rf"(?:; (?:an engine of )?|\. |^)({_NAMES}) "
-    r"(?:made|received|applied|tested|showed|built|sent|ran|presented|gave)"
-    rf"|(?:invented|patented|discovered|proposed|introduced)[\w ]*? by ({_NAMES})",
-    "invented": rf"(?:on|in) ({_DAY}|{_WORD} \d{{4}}|\d{{4}})",
-    "moons": r"has (?:about )?(no|\w+) (?:known |small )?moons",
-    "depth": r"([\d.,]+ m) deep",
-    "place": r"(?: in| on| above) ((?:(?:the )?(?:northern |southern |eastern |western |central )?)"
-    rf"{_PLACE}(?: (?:in|of|on the border of) (?:the )?{_PLACE}(?: and {_PLACE})?)?)",
-    "what": r"^(?:The )?[^.;,]*? (?:is|was|are) ((?:a|an|the) (?:[^,.;]|(?<=\b[A-Z])\.)+)",
-    "prize": r"Nobel Prize in \w+(?: of|,? in) (\d{4})",
+    "inventor": rf"(?:; (?:an engine of )?|\. |^)({_NAMES}|the \w+ brothers) (?:{_MADE})\b"
+    rf"|(?:{_INVENTED})[\w ]*? by ({_NAMES})",
+    "invented": rf"\b(?:{_MADE}|{_INVENTED})\b(?:[^.;]*?) (?:on|in|about) "
+    rf"({_DAY}|[A-Z]\w+ \d{{4}}|\d{{4}}|\d+ AD)\b",
+    "moons": r"ha[sd] (?:about |more than )?(\w+) (?:known |small )?moons?\b",
+    "depth": r"([\d.,]+ m) deep\b|deepest point[^.;]*? ([\d.,]+ m) (?:below|down)",
+    "place": r"(?: in| on| above|(?:river|mountain) of) ((?:the (?:border|harbour|province|island) of )?"
+    rf"(?:the )?(?:(?:northern|southern|eastern|western|central) )?{_PLACE}"
+    rf"(?: (?:in|of|on the border of) (?:the )?{_PLACE}){{0,2}}(?: and {_PLACE})?)",
+    "what": r"^(?:[^.;,]|(?<=\b[A-Z])\.|, D\.C\.,|, also called [\w ]+,)*? (?:is|was|are|were) "
+    # to the end of the clause: points of initials, numbers and the commas of a list belong to it
+    r"((?:a|an|the) (?:[^,.;]|(?<=\b[A-Z])\.|[.,](?=\d)|,(?= \w+ country)"
+    r"|,(?= (?:[\w-]+(?: [A-Z][\w-]+)*, )*[\w-]+(?: [A-Z][\w-]+)* and \w))+)(?<! and)(?=[,.;]| and,)",
+    "prize": r"^(?!.*Nobel Prize in [A-Z].*Nobel Prize in [A-Z]).*?Nobel Prize in \w+(?: of|,? in) (\d{4})",
 }
 _WHICH = {
     "mountain": ("height", "place", "ascent", "climber"),
     "river": ("length", "place", "mouth"),
-    "building": ("height", "place", "architect", "opened"),
+    "building": ("height", "length", "place", "architect", "opened"),
     "person": ("born", "died", "birthplace", "prize"),
     "country": ("capital", "area", "population", "language", "currency"),
     "city": ("population", "capital of"),
@@ -102,7 +116,7 @@ _WHICH = {
     "space": ("diameter", "distance", "period", "discovered", "moons"),
     "language": ("designer", "released"),
     "invention": ("inventor", "invented"),
-    "place": ("area", "height", "length", "depth"),
+    "place": ("area", "population", "height", "length", "depth"),
 }
 
 
@@ -147,8 +161,6 @@ def _real_subjects(rng: random.Random, held_out: bool) -> list[Subject]:
         for attribute in (*_WHICH[entry["kind"]], "what"):
             if found := re.search(_REAL_FACTS[attribute], text):
                 facts[attribute] = next(filter(None, found.groups()))
-        if "birthplace" in facts and re.match("[A-Z][a-z]+ (?:and|died)", facts["birthplace"]):
-            del facts["birthplace"]
         asked = [(changed(one), changed(answer)) for one, answer in questions.get(entry["title"], ())]
         reading = tuple(pair for pair in asked if pair[1].startswith("-") or text.count(pair[1]) == 1)
         subjects.append(Subject(entry["title"], entry["kind"], facts, text, reading))
