@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
-from .background import iterate_in_thread, run_async_in_thread
+from .background import iterate_in_thread
 from .console import write
 
 from .workflow_parts import (  # isort: skip
@@ -36,7 +36,7 @@ from .workflow_parts import (  # isort: skip
     Places, RetryPolicy, S, StartEvent, StateKeyError, StateStore, StepFailedEvent, StepSpec, StopEvent,
     StoredContext, WorkflowCancelledError, WorkflowCancelledEvent, WorkflowConfigurationError, WorkflowError,
     WorkflowFailedEvent, WorkflowRuntimeError, WorkflowTimedOutEvent, WorkflowTimeoutError, catch_error,
-    check, check_number, declared, listed, matching, step, subclasses, untaken,
+    check, check_number, declared, listed, loop_is_running, matching, run_to_end, step, subclasses, untaken,
 )
 
 __all__ = [
@@ -236,14 +236,16 @@ class WorkflowHandler(Coroutine[Any, Any, Any]):
     def wait(self) -> Any:
         """The result, for scripts and other code without `await`; blocks until the run ends.
 
+        Ctrl-C cancels the run.
+
         Raises:
             WorkflowRuntimeError: an event loop runs here (as in a notebook), or the run has begun in one.
         """
         if self._finished:
             return self.result()
-        _check(not _loop_is_running() and self._loop is None,
+        _check(not loop_is_running() and self._loop is None,
                "wait() would block the event loop of this run: `await` it there")
-        return asyncio.run(self)
+        return run_to_end(self)
 
     def stream_events(self) -> AsyncIterator[Event]:
         """The events written to the stream, from the first on, as they come; the last is the stop event.
@@ -624,7 +626,7 @@ class Workflow:
             EventFieldError: the start event declares other fields.
         """
         handler = self._new_run(ctx, start_event, fields)
-        if _loop_is_running():
+        if loop_is_running():
             handler._start()
         return handler
 
@@ -635,10 +637,7 @@ class Workflow:
         Where an event loop runs already, the run gets its own in a thread, and the caller's is blocked.
         Ctrl-C cancels the run either way.
         """
-        handler = self._new_run(ctx, start_event, fields)
-        if not _loop_is_running():
-            return asyncio.run(handler)
-        return run_async_in_thread(handler, handler.cancel_run, self.grace + 1, "hello_react workflow")
+        return run_to_end(self._new_run(ctx, start_event, fields))
 
     def _new_run(self, ctx: Context[Any] | None, start: StartEvent | None,
                  fields: dict[str, Any]) -> WorkflowHandler:
@@ -667,11 +666,3 @@ class Workflow:
 
 def _check(holds: Any, problem: str) -> None:
     check(holds, problem, WorkflowRuntimeError)
-
-
-def _loop_is_running() -> bool:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True

@@ -1,8 +1,9 @@
 """Before and after a run of a workflow: errors, events, declared steps, state and its saved form.
 
-Nothing runs here: the engine is `workflow.py`, and users import every name from there. The annotations of a
+No step runs here: the engine is `workflow.py`, and users import every name from there. The annotations of a
 step say which events it takes and returns; `Graph` puts the steps of one class together, and refuses those
-that can't work. A `Job` is one event at one step; `StoredContext` saves what a run has still to do.
+that can't work. A `Job` is one event at one step; `StoredContext` saves what a run has still to do. And
+`run_to_end` is how code without `await` waits for a run, and what Ctrl-C does meanwhile.
 
     >>> class Ask(Event):
     ...     question: str
@@ -21,8 +22,10 @@ import copy
 import dataclasses
 import functools
 import inspect
+import signal
 import sys
 import threading
+import time
 import traceback
 import typing
 from collections import ChainMap, deque
@@ -42,6 +45,7 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, Union, cast, overload
 
+from .background import run_async_in_thread
 from .errors import HelloReactError
 
 if TYPE_CHECKING:
@@ -691,6 +695,72 @@ class Places:
                 if not (run._finished or run._is_lost()):
                     self.taken.append(run)
                     run._loop.call_soon_threadsafe(run._begin)
+
+
+def loop_is_running() -> bool:
+    """Whether an event loop runs in this thread."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+def run_to_end(run: WorkflowHandler) -> Any:
+    """The result of a run, begun here; where an event loop runs already, in a thread with one of its own.
+
+    Ctrl-C cancels the run, whenever it comes, and is raised once the steps have cleaned up. (Raised at once
+    it might break into asyncio's own work; and before Python 3.11 a loop that closes cancels all tasks in any
+    order, so that a run may cancel a step once more that is cleaning up already.) Further ones are ignored
+    meanwhile, unless a step blocks the loop: the next then breaks in, after half a second where nobody heard
+    of the cancellation, after `grace` seconds where the run has.
+    """
+    in_thread, over = loop_is_running(), False
+    came: list[float] = []  # when Ctrl-C came
+    unwanted: list[bool] = []
+    orders: list[asyncio.Handle] = []  # to cancel the run
+
+    async def main() -> Any:
+        nonlocal over
+        try:
+            run._start()
+            if unwanted:  # since before its loop was known
+                run._cancel()
+            return await run
+        finally:
+            over = True
+
+    def stop() -> None:
+        unwanted.append(True)
+        if run._loop is not None:
+            with contextlib.suppress(RuntimeError):  # the loop is closed: the run is over
+                orders.append(run._loop.call_soon_threadsafe(run._cancel))
+
+    def interrupt(*_: Any) -> None:
+        came.append(time.monotonic())
+        limit = 0.5 if run._outcome is None else run._workflow.grace
+        if over or came[-1] - came[0] > limit:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+            for order in orders if not in_thread else ():
+                order.cancel()  # KeyboardInterrupt ends the step that blocks, and that ends the run
+            raise KeyboardInterrupt
+        stop()
+        if in_thread and run._loop is not None and len(came) == 1:
+            raise KeyboardInterrupt  # this thread is but waiting; now it waits for `patience` at most
+
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        with contextlib.suppress(ValueError):  # not the main thread: Ctrl-C does not come here
+            signal.signal(signal.SIGINT, interrupt)
+    try:
+        if in_thread:
+            patience = run._workflow.grace + 1
+            return run_async_in_thread(main(), stop, patience, "hello_react workflow")
+        return asyncio.run(main())
+    finally:
+        if signal.getsignal(signal.SIGINT) is interrupt:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+        if came:
+            raise KeyboardInterrupt
 
 
 class StateStore(Generic[S]):

@@ -1748,40 +1748,93 @@ def test_a_task_of_a_run_that_is_over_may_be_cancelled_before_its_first_turn() -
     go(main)
 
 
-@pytest.mark.skipif(os.name == "nt", reason="needs a signal to a process")
-@pytest.mark.parametrize("loop_runs", [False, True])
-def test_an_interruption_of_run_sync_cancels_the_run(loop_runs: bool) -> None:
-    code = textwrap.dedent("""
-        import asyncio, os, signal, sys, threading
-        from hello_react.workflow import StartEvent, StopEvent, Workflow, step
+INTERRUPTED = textwrap.dedent("""
+    import asyncio, os, signal, sys, threading, time
+    from hello_react.workflow import StartEvent, StopEvent, Workflow, step
 
-        class Slow(Workflow):
-            @step
-            async def wait(self, ev: StartEvent) -> StopEvent:
-                try:
-                    threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT)).start()
-                    await asyncio.sleep(20)
-                finally:
-                    await asyncio.sleep(0.1)
-                    print("cleaned up", flush=True)
+    moment, entry, loop_runs = sys.argv[1:]
+    real_tasks, real_run, real_start = asyncio.tasks.all_tasks, asyncio.Handle._run, threading.Thread.start
 
-        def script():
+    def tasks(loop=None):  # closing a loop cancels its tasks in any order: here the steps first, then their run
+        return sorted(real_tasks(loop), key=lambda task: int(task.get_name().split("-")[1]), reverse=True)
+
+    asyncio.tasks.all_tasks = tasks
+
+    def come():
+        signal.raise_signal(signal.SIGINT)
+
+    def in_loop(handle):  # the loop has taken the work from its queue, and has not done it
+        asyncio.Handle._run = real_run
+        come()
+        real_run(handle)
+
+    def in_start(thread):
+        threading.Thread.start = real_start
+        come()
+        real_start(thread)
+
+    def new_loop(real=asyncio.new_event_loop):
+        come()
+        return real()
+
+    class Slow(Workflow):
+        @step
+        async def wait(self, ev: StartEvent) -> StopEvent:
+            print("began", flush=True)
             try:
-                Slow().run_sync()
-            except KeyboardInterrupt:
-                print("interrupted")
+                if moment == "at rest":
+                    threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT)).start()
+                elif moment == "loop":
+                    asyncio.Handle._run = in_loop
+                    await asyncio.sleep(0)
+                elif moment == "blocked":
+                    for seconds in 0.1, 1:
+                        threading.Timer(seconds, os.kill, (os.getpid(), signal.SIGINT)).start()
+                    time.sleep(20)
+                else:
+                    come()
+                await asyncio.sleep(20)
+            finally:
+                await asyncio.sleep(0.1)
+                if moment == "twice":
+                    come()
+                    await asyncio.sleep(0.1)
+                print("cleaned up", flush=True)
 
-        async def cell():
-            script()
+    def script():
+        try:
+            if moment == "start" and loop_runs == "True":
+                threading.Thread.start = in_start
+            elif moment == "start":
+                asyncio.new_event_loop = asyncio.events.new_event_loop = new_loop
+            Slow().run_sync() if entry == "run_sync" else Slow().run().wait()
+        except KeyboardInterrupt:
+            print("interrupted", signal.getsignal(signal.SIGINT) is signal.default_int_handler)
 
-        if sys.argv[1] == "True":  # as in a notebook, whose loop leaves the signal alone
-            asyncio.new_event_loop().run_until_complete(cell())
-        else:
-            script()
-    """)
-    done = subprocess.run([sys.executable, "-c", code, str(loop_runs)], capture_output=True, text=True, timeout=60,
-                          cwd=ROOT)
-    assert done.stdout.splitlines() == ["cleaned up", "interrupted"], done.stderr
+    async def cell():
+        script()
+
+    if loop_runs == "True":  # as in a notebook, whose loop leaves the signal alone
+        asyncio.new_event_loop().run_until_complete(cell())
+    else:
+        script()
+""")
+
+
+@pytest.mark.skipif(os.name == "nt", reason="needs a signal to a process")
+@pytest.mark.parametrize("moment", ["at rest", "step", "loop", "twice", "start", "blocked"])
+@pytest.mark.parametrize(("entry", "loop_runs"), [("run_sync", False), ("run_sync", True), ("wait", False)])
+def test_an_interruption_of_run_sync_cancels_the_run(moment: str, entry: str, loop_runs: bool) -> None:
+    began = time.monotonic()
+    done = subprocess.run([sys.executable, "-c", INTERRUPTED, moment, entry, str(loop_runs)], capture_output=True,
+                          text=True, timeout=60, cwd=ROOT)
+    lines = ["began", "cleaned up", "interrupted True"]
+    if moment == "start":  # no step begins any more
+        lines = lines[2:]
+    elif moment == "blocked" and loop_runs:  # the thread with the step is left to itself
+        del lines[1]
+    assert done.stdout.splitlines() == lines, done.stderr
+    assert time.monotonic() - began < 19
 
 
 def test_a_step_that_ignores_its_cancellation_does_not_hold_the_run(caplog: pytest.LogCaptureFixture) -> None:
