@@ -381,9 +381,7 @@ def _sum(script: Script) -> None:
     given = fill(expression, slots)
     if unit:
         given = given.replace(",", "")
-    result = script.calculate(
-        "I have to calculate this.", given
-    )
+    result = script.calculate("I have to calculate this.", given)
     answer = f"{result} {unit}".strip()
     script.finish(f"The result is {result}.", answer)
 
