@@ -12,23 +12,27 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import math
+import os
 import queue
 import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from functools import partial
 from typing import Any, TypeVar
 
 Item = TypeVar("Item")
 
 MOST_ITEMS = 10_000
 """How many items of an iterator are read."""
+MOST_IDLE = 8
+"""How many threads are kept for the next calls."""
 
 
 def call(function: Callable[[], Any], timeout: float | None, name: str) -> Any:
     """What `function` returns: awaited if it is awaitable, as a list if it is an iterator, async or not.
 
     Args:
-        function: called in a thread of its own, named `name`; in this one if `timeout` is None.
+        function: called in a thread named `name`; in this one if `timeout` is None.
         timeout: in seconds; then the thread is left to itself, but reads no further item.
 
     Raises:
@@ -74,8 +78,36 @@ def _noted(items: list[Any]) -> list[Any]:
     return items
 
 
+_Job = tuple[Callable[[], None], str]
+_idle: list[queue.SimpleQueue[_Job]] = []
+"""The inboxes of threads that wait for work, which saves starting a new one for each call."""
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_idle.clear)
+
+
+def _start(work: Callable[[], None], name: str) -> None:
+    """Call `work`, which raises nothing, in a daemon thread named `name`: an idle one or a new one."""
+    try:
+        inbox = _idle.pop()
+    except IndexError:
+        inbox = queue.SimpleQueue()
+        threading.Thread(target=_serve, args=(inbox,), daemon=True).start()
+    inbox.put((work, name))
+
+
+def _serve(inbox: queue.SimpleQueue[_Job]) -> None:
+    while True:
+        work, threading.current_thread().name = inbox.get()
+        work()
+        del work  # what it holds is not kept while the thread is idle
+        if len(_idle) >= MOST_IDLE:
+            return
+        threading.current_thread().name = "hello_react idle"
+        _idle.append(inbox)
+
+
 def run_in_thread(run: Callable[[threading.Event], Any], timeout: float | None, name: str) -> Any:
-    """What `run` returns or raises, called in a thread of its own with this thread's context variables.
+    """What `run` returns or raises, called in another thread with this thread's context variables.
 
     It is given an event that is set as soon as nobody waits for it any more.
 
@@ -91,8 +123,7 @@ def run_in_thread(run: Callable[[threading.Event], Any], timeout: float | None, 
         except BaseException as error:  # noqa: BLE001  handed to the waiting thread, which raises it
             outcome.put((None, error))
 
-    context = contextvars.copy_context()
-    threading.Thread(target=context.run, args=(work,), name=name, daemon=True).start()
+    _start(partial(contextvars.copy_context().run, work), name)
     deadline = math.inf if timeout is None else time.monotonic() + timeout
     try:
         while True:

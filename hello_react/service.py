@@ -85,6 +85,8 @@ class Service:
     def __init__(self, base_url: str, api_key: str) -> None:
         self._parts = urlsplit(base_url)
         self.where = f"{self._parts.scheme}://{self._parts.netloc.rpartition('@')[2]}{self._parts.path}"
+        # Whole, which spares the client the joining of addresses at each request.
+        self._url = f"{self.where.rstrip('/')}/chat/completions"
         self._api_key = api_key
         self._lock = threading.Lock()
         self._client: Any = None
@@ -156,7 +158,7 @@ class Service:
         for tries_left in (1, 0):
             try:
                 return client.post(
-                    "/chat/completions", cast_to=object, body=body, stream=True,
+                    self._url, cast_to=object, body=body, stream=True,
                     stream_cls=openai.Stream[object],
                     options={"timeout": openai.Timeout(limit, connect=min(limit, 10.0))},
                 )

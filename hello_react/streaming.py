@@ -197,6 +197,12 @@ class Events:
         if self.plain:
             self._data.append(chunk)
             return
+        between = self._rest == [b""] and not (self._data or self._name)
+        if between and chunk.startswith(b"data: ") and chunk.endswith(b"\n\n"):
+            line = chunk[6:-2]
+            if b"\n" not in line and b"\r" not in line:  # just one event, as nearly all chunks are
+                yield b"", line.decode("utf-8", "replace")
+                return
         waits = not self._rest[-1].endswith(b"\r") and b"\n" not in chunk and b"\r" not in chunk
         self._rest.append(chunk)
         if waits:  # joined once, at the line's end: a line may come in very many pieces
@@ -304,13 +310,16 @@ class ChunkReading(TextReading):
         thought = delta.get("reasoning_content") or delta.get("reasoning")
         if isinstance(thought, str):
             yield from self.add_thought(thought)
-        if text := _content(delta.get("content") or delta.get("refusal")):
+        content = delta.get("content") or delta.get("refusal")
+        if content and (text := _content(content)):
             yield from self.add(text)
-        old = _dict(delta.get("function_call"))  # of the protocol before tool calls; some send an empty one
-        calls = delta.get("tool_calls") or ([{"function": old}] if any(old.values()) else [])
-        fragments = [one for one in _list(calls) if isinstance(one, dict)]
-        for position, fragment in enumerate(fragments):
-            self._call(fragment, position if len(fragments) > 1 else len(self._calls) - 1)
+        calls, old = delta.get("tool_calls"), delta.get("function_call")  # of the protocol before tool calls
+        if not calls and any(_dict(old).values()):  # some send an empty one
+            calls = [{"function": old}]
+        if calls:
+            fragments = [one for one in _list(calls) if isinstance(one, dict)]
+            for position, fragment in enumerate(fragments):
+                self._call(fragment, position if len(fragments) > 1 else len(self._calls) - 1)
         if reason := choice.get("finish_reason"):
             reason = str(reason).lower()
             self.finish_reason = "length" if reason in _LENGTH else reason
@@ -374,6 +383,8 @@ def _list(value: Any) -> list[Any]:
 
 def _whole(value: Any) -> int | None:
     """An index, which some servers send as "1" or 1.0."""
+    if type(value) is int:
+        return value
     try:
         return int(float(value))
     except (TypeError, ValueError, OverflowError):
@@ -382,6 +393,8 @@ def _whole(value: Any) -> int | None:
 
 def _content(content: Any) -> str:
     """The text of a message's content: null, a text, a typed part or a list of those."""
+    if isinstance(content, str):
+        return content
     parts = [{"text": part} if isinstance(part, str) else _dict(part) for part in _list(content)]
     texts = [part.get("text") for part in parts if part.get("type", "text") == "text"]
     return "".join(text for text in texts if isinstance(text, str))

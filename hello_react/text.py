@@ -40,7 +40,9 @@ _WIDE = re.compile("[\u1100-\u11ff\u2e80-\u9fff\ua960-\ua97f\uac00-\ud7ff\uf900-
 
 def sendable(text: str) -> str:
     """`text` without what JSON, UTF-8 or a server chokes on: lone surrogates become U+FFFD, NUL goes."""
-    return _LONE_SURROGATE.sub("\ufffd", text).replace("\x00", "")
+    if not text.isascii():
+        text = _LONE_SURROGATE.sub("\ufffd", text)
+    return text.replace("\x00", "")
 
 
 def printable(text: str) -> str:

@@ -1565,7 +1565,7 @@ def test_arguments_nested_too_deep_for_the_decoder():
 
 
 def test_long_lines_and_arguments_take_linear_time():
-    started = time.monotonic()
+    started = time.process_time()
     line, size = event(chunk("x" * 60_000_000, "stop")), 16_384
     reader = Events()
     found = [one for at in range(0, len(line), size) for one in reader.feed(line[at : at + size])]
@@ -1575,7 +1575,7 @@ def test_long_lines_and_arguments_take_linear_time():
         fragment = call(0, None if number else "a", None if number else "A", "y" * 500)
         list(reading.read(b"", json.dumps(chunk(tool_calls=[fragment]))))
     assert reading.reply().tool_calls == (ToolCall("a", "A", "y" * 10_000_000),)
-    assert time.monotonic() - started < 10
+    assert time.process_time() - started < 10
 
 
 def test_arguments_as_an_object_and_junk_fragments():

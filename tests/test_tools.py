@@ -1,10 +1,12 @@
 """Tools and their registry: what a model's input becomes, and what comes of everything that can go wrong."""
 
 import asyncio
+import contextvars
 import datetime
 import enum
 import functools
 import itertools
+import os
 import re
 import subprocess
 import sys
@@ -19,6 +21,7 @@ import pytest
 
 from hello_react import ToolExecutor
 from hello_react.arguments import json_schema
+from hello_react.background import MOST_IDLE
 from hello_react.errors import ToolError
 from hello_react.tools import Tool
 
@@ -687,6 +690,54 @@ def test_without_a_time_limit_a_tool_runs_in_the_callers_thread():
         run(lambda: threading.current_thread().name, "", timeout=None).text == threading.current_thread().name
     )
     assert run(lambda: threading.current_thread().name, "", "Clock").text == "tool Clock"
+
+
+def test_threads_serve_one_call_after_another_and_few_are_kept():
+    tools, together = ToolExecutor(), threading.Barrier(2 * MOST_IDLE)
+    tools.register_tool("Who", "Tells its thread.", lambda: threading.current_thread().name)
+    tools.register_tool("Wait", "Waits for the others.", lambda: together.wait(30) >= 0)
+    before = {thread for thread in threading.enumerate() if thread.name.startswith("hello_react idle")}
+    for _ in range(50):
+        assert tools.execute("Who", "").text == "tool Who"
+    callers = [threading.Thread(target=tools.execute, args=("Wait", "")) for _ in range(2 * MOST_IDLE)]
+    for thread in callers:
+        thread.start()
+    for thread in callers:
+        thread.join()
+    for _ in range(1_000):  # the last ones may still be on their way out
+        ours = [one for one in threading.enumerate() if one.name.startswith(("tool ", "hello_react idle"))]
+        if len(set(ours) | before) <= MOST_IDLE + len(before):
+            break
+        time.sleep(0.01)
+    assert len(set(ours) | before) <= MOST_IDLE + len(before)
+    assert tools.execute("Who", "").text == "tool Who"
+
+
+def test_a_thread_that_serves_again_has_the_new_callers_context():
+    seen = contextvars.ContextVar("seen", default="nothing")
+
+    def note(text):
+        found = seen.get()
+        seen.set(text)
+        return found
+
+    assert [run(note, word).text for word in ("a", "b", "c")] == ["nothing"] * 3
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs a fork")
+def test_tools_run_after_a_fork():
+    code = """
+import os
+from hello_react import ToolExecutor
+tools = ToolExecutor()
+tools.register_tool("Up", "Capitals.", str.upper)
+assert tools.execute("Up", "a").text == "A"
+child = os.fork()
+if not child:
+    os._exit(0 if tools.execute("Up", "b", timeout=20).text == "B" else 1)
+assert os.waitpid(child, 0)[1] == 0
+"""
+    subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True, timeout=60)
 
 
 def test_retries_help_against_passing_faults():
