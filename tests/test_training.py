@@ -118,6 +118,21 @@ def test_a_few_steps_lower_the_loss_and_leave_a_file_that_the_server_loads(tmp_p
     assert (tmp_path / "adapter.gguf").stat().st_size < 6_000_000
     with LocalServer(weights, tmp_path / "adapter.gguf") as server:
         assert server.running
+    further = tmp_path / "further"
+    further.mkdir()
+    train.train(further, steps=10, every=5, start=tmp_path / "adapter.gguf", highest=1e-4)
+    first = json.loads((further / "log.jsonl").read_text().splitlines()[0])
+    assert first["loss"] < 0.8 * losses[10]  # it goes on from that file
+
+
+def test_a_training_that_can_not_start_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for package in ("torch", "gguf", "tokenizers"):
+        pytest.importorskip(package)
+    from hello_react.local.training import train
+
+    with pytest.raises(SystemExit):
+        train.main([str(tmp_path), "--start", str(tmp_path / "none.gguf")])
+    assert f"there is no file {tmp_path / 'none.gguf'}" in capsys.readouterr().err
 
 
 def test_a_tree_of_turns_is_what_the_turns_are_one_by_one() -> None:

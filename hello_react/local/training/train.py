@@ -260,12 +260,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--start", type=Path, metavar="FILE", help="an exported adapter to begin with")
     parser.add_argument("--rate", type=float, default=RATE, help="the highest learning rate")
     options = parser.parse_args(arguments)
+    if options.start and not options.start.is_file():
+        parser.error(f"there is no file {options.start}")
     folder = options.folder.absolute()
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "meet").unlink(missing_ok=True)
     fetch_weights()
-    if options.start and not options.start.is_file():
-        parser.error(f"there is no file {options.start}")
     torch.multiprocessing.start_processes(
         _work,
         (str(folder), options.steps, options.workers, options.seed, options.start, options.rate),
