@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import math
 import os
@@ -88,22 +89,28 @@ if hasattr(os, "register_at_fork"):
 def _start(work: Callable[[], None], name: str) -> None:
     """Call `work`, which raises nothing, in a daemon thread named `name`: an idle one or a new one."""
     try:
-        inbox = _idle.pop()
+        _idle.pop().put((work, name))
     except IndexError:
-        inbox = queue.SimpleQueue()
+        inbox: queue.SimpleQueue[_Job] = queue.SimpleQueue()
+        inbox.put((work, name))  # first, as Ctrl-C may break into `start`: the thread would wait for ever
         threading.Thread(target=_serve, args=(inbox,), daemon=True).start()
-    inbox.put((work, name))
 
 
 def _serve(inbox: queue.SimpleQueue[_Job]) -> None:
+    process = os.getpid()
     while True:
         work, threading.current_thread().name = inbox.get()
         work()
         del work  # what it holds is not kept while the thread is idle
-        if len(_idle) >= MOST_IDLE:
+        if os.getpid() != process:  # `work` has forked, and this is the child: nobody would end it
             return
+        asyncio.set_event_loop(None)  # the work may have left a closed one to the next
         threading.current_thread().name = "hello_react idle"
         _idle.append(inbox)
+        if len(_idle) > MOST_IDLE:
+            with contextlib.suppress(ValueError):  # taken meanwhile: there is work
+                _idle.remove(inbox)
+                return
 
 
 def run_in_thread(run: Callable[[threading.Event], Any], timeout: float | None, name: str) -> Any:

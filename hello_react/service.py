@@ -209,8 +209,9 @@ class Service:
         """Feed what arrives into `reading`, up to the end or the cut."""
         events = Events()
         news = time.monotonic()
+        packed = "content-encoding" in response.headers
         try:
-            for chunk in response.iter_bytes():
+            for chunk in response.iter_bytes() if packed else response.stream:
                 for name, payload in events.feed(chunk):
                     yield from reading.read(name, payload)
                     if reading.done:

@@ -252,11 +252,11 @@ def _objects(payload: str) -> Iterator[dict[str, Any]]:
             return
         try:
             value, position = _JSON.raw_decode(payload, position)
-        except RecursionError:
-            raise Unreadable(payload) from None
         except json.JSONDecodeError as bad:
             begun = payload[0] in "{[" and _ENDS_EARLY.fullmatch(f"{bad.msg}\n{payload[bad.pos:]}")
             raise Unreadable(payload, early=bool(begun)) from None
+        except (RecursionError, ValueError):  # ValueError: a number of thousands of digits
+            raise Unreadable(payload) from None
         for item in value if isinstance(value, list) else [value]:
             if not isinstance(item, dict):
                 raise Unreadable(payload)

@@ -1,6 +1,7 @@
 """Tools and their registry: what a model's input becomes, and what comes of everything that can go wrong."""
 
 import asyncio
+import contextlib
 import contextvars
 import datetime
 import enum
@@ -19,7 +20,7 @@ from typing import Annotated, Literal
 import pydantic
 import pytest
 
-from hello_react import ToolExecutor
+from hello_react import ToolExecutor, background
 from hello_react.arguments import json_schema
 from hello_react.background import MOST_IDLE
 from hello_react.errors import ToolError
@@ -738,6 +739,72 @@ if not child:
 assert os.waitpid(child, 0)[1] == 0
 """
     subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True, timeout=60)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs a fork")
+def test_the_child_of_a_tool_that_forks_ends_with_it():
+    code = """
+import os, signal, sys, time
+from hello_react import ToolExecutor
+def fork():
+    child = os.fork()
+    if not child:
+        sys.exit()
+    for _ in range(1_000):
+        if os.waitpid(child, os.WNOHANG)[0]:
+            return "ended"
+        time.sleep(0.01)
+    os.kill(child, signal.SIGKILL)
+    return "hangs"
+tools = ToolExecutor()
+tools.register_tool("Fork", "Forks.", fork)
+assert tools.execute("Fork", "", timeout=30).text == "ended"
+"""
+    subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True, timeout=60)
+
+
+def test_a_thread_that_serves_again_has_no_event_loop_of_the_call_before():
+    async def found():
+        return threading.current_thread()
+
+    def old_style():
+        try:
+            loop = asyncio.get_event_loop()
+        except RuntimeError:
+            loop = asyncio.new_event_loop()
+            asyncio.set_event_loop(loop)
+        with contextlib.closing(loop):
+            served.append(loop.run_until_complete(found()))
+
+    served = []
+    for _ in range(20):
+        assert run(old_style, "").ok
+        for _ in range(1_000):  # until the thread is idle
+            if not served[-1].name.startswith("tool "):
+                break
+            time.sleep(0.001)
+    assert len(set(served)) < 20
+
+
+def test_ctrl_c_while_a_thread_starts_does_not_leave_it_waiting_for_ever(monkeypatch):
+    class NoneIdle(list):
+        pop = [].pop
+
+    def start(thread, real=threading.Thread.start):
+        real(thread)
+        started.append(thread)
+        raise KeyboardInterrupt
+
+    started = []
+    monkeypatch.setattr(background, "_idle", NoneIdle())
+    monkeypatch.setattr(threading.Thread, "start", start)
+    with pytest.raises(KeyboardInterrupt):
+        run(lambda: None, "")
+    for _ in range(1_000):
+        if started[0].name == "hello_react idle":
+            break
+        time.sleep(0.01)
+    assert started[0].name == "hello_react idle"
 
 
 def test_retries_help_against_passing_faults():
