@@ -99,8 +99,9 @@ def test_an_answer_is_compared_by_its_words(answer: str | None, wanted: str, rig
 @pytest.mark.model
 @pytest.mark.timeout(900)
 def test_a_few_steps_lower_the_loss_and_leave_a_file_that_the_server_loads(tmp_path: Path) -> None:
-    for package in ("torch", "gguf", "tokenizers"):
+    for package in ("torch", "tokenizers"):
         pytest.importorskip(package)
+    gguf = pytest.importorskip("gguf")
     try:
         weights = fetch_weights()
     except HelloReactError as error:
@@ -123,6 +124,19 @@ def test_a_few_steps_lower_the_loss_and_leave_a_file_that_the_server_loads(tmp_p
     train.train(further, steps=10, every=5, start=tmp_path / "adapter.gguf", highest=1e-4)
     first = json.loads((further / "log.jsonl").read_text().splitlines()[0])
     assert first["loss"] < 0.8 * losses[10]  # it goes on from that file
+    mixed = [
+        str(further / "checkpoint.pt"),
+        str(tmp_path / "mixed.gguf"),
+        "--mix",
+        str(tmp_path / "adapter.gguf"),
+    ]
+    values = {}
+    for name, share in (("begun", "0"), ("between", "0.5"), ("ended", "1")):
+        export.main([*mixed, "--share", share])
+        tensor = gguf.GGUFReader(tmp_path / "mixed.gguf").tensors[1]
+        values[name] = gguf.dequantize(tensor.data, tensor.tensor_type)
+    assert values["between"] == pytest.approx((values["begun"] + values["ended"]) / 2, abs=1e-3)
+    assert values["begun"] != pytest.approx(values["ended"], abs=1e-6)
 
 
 def test_a_training_that_can_not_start_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -38,6 +38,20 @@ def export(adapter: Mapping[str, torch.Tensor], path: Path) -> None:
     os.replace(part, path)
 
 
+def mixed(adapter: Mapping[str, torch.Tensor], start: Path, share: float) -> dict[str, torch.Tensor]:
+    """The mean of an adapter and of the one that its training began with, number by number.
+
+    Of what the further training moved, `share` is kept: some of what the first one did better comes back.
+    (Wortsman et al. 2022, "Robust fine-tuning of zero-shot models", arXiv 2109.01903.)
+    """
+    reader = gguf.GGUFReader(start)
+    first = {tensor.name: gguf.dequantize(tensor.data, tensor.tensor_type) for tensor in reader.tensors}
+    return {
+        name: (1 - share) * torch.from_numpy(first[name]) + share * matrix.detach()
+        for name, matrix in adapter.items()
+    }
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Write the adapter of a checkpoint as a GGUF file."""
     parser = argparse.ArgumentParser(
@@ -45,8 +59,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     parser.add_argument("checkpoint", type=Path, help="the file that training left")
     parser.add_argument("adapter", type=Path, help="the file to write")
+    parser.add_argument(
+        "--mix",
+        type=Path,
+        metavar="FILE",
+        help="the exported adapter that training began with: write a mean of both, which forgets less",
+    )
+    parser.add_argument("--share", type=float, default=0.6, help="of the checkpoint in it (default: 0.6)")
     options = parser.parse_args(arguments)
-    export(torch.load(options.checkpoint, weights_only=True)["adapter"], options.adapter)
+    adapter = torch.load(options.checkpoint, weights_only=True)["adapter"]
+    if options.mix:
+        adapter = mixed(adapter, options.mix, options.share)
+    export(adapter, options.adapter)
 
 
 if __name__ == "__main__":
