@@ -209,7 +209,7 @@ class Service:
         """Feed what arrives into `reading`, up to the end or the cut."""
         events = Events()
         news = time.monotonic()
-        packed = "content-encoding" in response.headers
+        packed = "content-encoding" in response.headers  # else the bytes need no way through a decoder
         try:
             for chunk in response.iter_bytes() if packed else response.stream:
                 for name, payload in events.feed(chunk):

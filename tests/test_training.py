@@ -139,14 +139,22 @@ def test_a_few_steps_lower_the_loss_and_leave_a_file_that_the_server_loads(tmp_p
     assert values["begun"] != pytest.approx(values["ended"], abs=1e-6)
 
 
-def test_a_training_that_can_not_start_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_training_or_an_export_without_its_files_says_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     for package in ("torch", "gguf", "tokenizers"):
         pytest.importorskip(package)
-    from hello_react.local.training import train
+    from hello_react.local.training import export, train
 
-    with pytest.raises(SystemExit):
-        train.main([str(tmp_path), "--start", str(tmp_path / "none.gguf")])
-    assert f"there is no file {tmp_path / 'none.gguf'}" in capsys.readouterr().err
+    missing = str(tmp_path / "none.gguf")
+    for command in (
+        lambda: train.main([str(tmp_path), "--start", missing]),
+        lambda: export.main([missing, str(tmp_path / "adapter.gguf")]),
+        lambda: export.main([__file__, str(tmp_path / "adapter.gguf"), "--mix", missing]),
+    ):
+        with pytest.raises(SystemExit):
+            command()
+        assert f"there is no file {missing}" in capsys.readouterr().err
 
 
 def test_a_tree_of_turns_is_what_the_turns_are_one_by_one() -> None:

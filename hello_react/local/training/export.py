@@ -16,7 +16,7 @@ import numpy
 import torch
 
 from ..prompt import FINGERPRINT_KEY, fingerprint
-from .model import ALPHA
+from .model import ALPHA, matrices
 
 
 def export(adapter: Mapping[str, torch.Tensor], path: Path) -> None:
@@ -44,12 +44,8 @@ def mixed(adapter: Mapping[str, torch.Tensor], start: Path, share: float) -> dic
     Of what the further training moved, `share` is kept: some of what the first one did better comes back.
     (Wortsman et al. 2022, "Robust fine-tuning of zero-shot models", arXiv 2109.01903.)
     """
-    reader = gguf.GGUFReader(start)
-    first = {tensor.name: gguf.dequantize(tensor.data, tensor.tensor_type) for tensor in reader.tensors}
-    return {
-        name: (1 - share) * torch.from_numpy(first[name]) + share * matrix.detach()
-        for name, matrix in adapter.items()
-    }
+    first = matrices(gguf.GGUFReader(start))
+    return {name: (1 - share) * first[name] + share * matrix.detach() for name, matrix in adapter.items()}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -67,6 +63,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     parser.add_argument("--share", type=float, default=0.6, help="of the checkpoint in it (default: 0.6)")
     options = parser.parse_args(arguments)
+    for path in filter(None, (options.checkpoint, options.mix)):
+        if not path.is_file():
+            parser.error(f"there is no file {path}")
     adapter = torch.load(options.checkpoint, weights_only=True)["adapter"]
     if options.mix:
         adapter = mixed(adapter, options.mix, options.share)

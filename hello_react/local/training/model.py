@@ -48,6 +48,14 @@ def tokenizer(reader: gguf.GGUFReader) -> Tokenizer:
     return found
 
 
+def matrices(reader: gguf.GGUFReader) -> dict[str, torch.Tensor]:
+    """The matrices of a file by name, in 32 bits: of the model, or of an exported adapter."""
+    return {
+        tensor.name: torch.from_numpy(gguf.dequantize(tensor.data, tensor.tensor_type).copy())
+        for tensor in reader.tensors
+    }
+
+
 class Llama:
     """The frozen model with a trainable adapter.
 
@@ -63,10 +71,7 @@ class Llama:
     def __init__(self, path: Path, seed: int = 0) -> None:
         reader = gguf.GGUFReader(path)
         self.tokenizer = tokenizer(reader)
-        weights = {
-            tensor.name: torch.from_numpy(gguf.dequantize(tensor.data, tensor.tensor_type).copy())
-            for tensor in reader.tensors
-        }
+        weights = matrices(reader)
         self.embedding = weights["token_embd.weight"].bfloat16()
         self.last_norm = weights["output_norm.weight"]
         self.blocks: list[dict[str, torch.Tensor]] = []
@@ -89,9 +94,8 @@ class Llama:
 
     def take_over(self, path: Path) -> None:
         """Set the adapter to that of an exported file."""
-        for tensor in gguf.GGUFReader(path).tensors:
-            values = gguf.dequantize(tensor.data, tensor.tensor_type)
-            self.adapter[tensor.name].data.copy_(torch.from_numpy(values))
+        for name, matrix in matrices(gguf.GGUFReader(path)).items():
+            self.adapter[name].data.copy_(matrix)
 
     def logits(
         self, tokens: torch.Tensor, positions: torch.Tensor, seen: torch.Tensor, wanted: torch.Tensor
