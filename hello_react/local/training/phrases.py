@@ -56,7 +56,7 @@ MISSING = _lines("MISSING")
 OUT_OF_REACH, SMALL_TALK, TALK_BEFORE = map(_lines, ("OUT_OF_REACH", "SMALL_TALK", "TALK_BEFORE"))
 """Questions that no tool can answer; what is said | the reply; said, replied | asked later | the reply."""
 SUMS = _lines("SUMS")
-"""Arithmetic: the question | the expression | the unit of the answer."""
+"""Arithmetic: the question | the expression | the unit of the answer | the thought before it."""
 TOOLS = [line.split(" ;") for line in _lines("TOOLS")]
 """Names ; descriptions ; parameters ("-": none, empty: one text) ; questions ; input ; results ; answer."""
 THINGS, QUALITIES = _words("THINGS"), _words("QUALITIES")
@@ -68,7 +68,8 @@ COMPARED = {
     for name in (
         *("DIFFERENCE", "DIFFERENCE_MORE", "DIFFERENCE_PEOPLE", "TOGETHER", "TIMES", "WHICH", "WHICH_PEOPLE"),
         *("OLDER", "YOUNGER", "AGE", "SPAN_TO_YEAR", "SPAN_AGE_IN", "SPAN_BIRTHS", "SPAN_THINGS"),
-        *("IS_MORE", "IS_LESS", "BOTH", "FOLLOW_UP", "DESCRIBED", "HOP_ASIDE"),
+        *("IS_MORE", "IS_LESS", "BOTH", "FOLLOW_UP", "DESCRIBED", "HOP_ASIDE", "NOT_THE"),
+        *("IS_COMPARED", "IS_COMPARED_PEOPLE", "IS_COMPARED_BORN"),
     )
 }
 """Questions about one or two subjects {x} and {y} by what is done with their facts."""

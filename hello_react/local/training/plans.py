@@ -313,9 +313,32 @@ _SUPERLATIVE = (
 )
 
 
+_EXTREMES = [
+    f"{word} {thing}"
+    for thing, words in {
+        "mountain": "highest tallest biggest",
+        "river": "longest biggest shortest",
+        "lake": "largest deepest biggest",
+        "building": "tallest highest oldest",
+        "bridge": "longest oldest",
+        "city": "largest biggest oldest",
+        "university": "oldest largest",
+        "island": "largest biggest",
+        "tunnel": "longest",
+        "airport": "busiest largest",
+        "forest": "largest",
+        "church": "oldest largest",
+    }.items()
+    for word in words.split()
+]
+
+
 def _described(script: Script) -> None:
-    """What is searched has no name in the question, only a description."""
+    """What is searched has no name in the question, only a description; and nothing may fit it."""
     rng = script.rng
+    if rng.random() < 0.35:
+        _not_described(script)
+        return
     found = [(one, match[1]) for one in script.world.real if (match := re.search(_SUPERLATIVE, one.text))]
     subject, words = rng.choice(found)
     if not script.kit.search or not script.kit.is_encyclopedia:
@@ -339,9 +362,23 @@ def _described(script: Script) -> None:
         script.finish(f"It is {subject.name}.", plain)
 
 
+def _not_described(script: Script) -> None:
+    """The highest, longest, ... of a place, where no article tells it."""
+    if not script.kit.search or not script.kit.is_encyclopedia:
+        raise Unsuited
+    place = script.world.subject(kind=script.rng.choice(("country", "city"))).name
+    words = script.rng.choice(_EXTREMES)
+    script.ask(script.compared("NOT_THE", words=words, place=place), place, words)
+    seen = script.act(f"I look for the {words} in {place}.", script.kit.search, f"{words} in {place}")
+    if not seen.startswith(("I could not", "Could not")):
+        raise Unsuited
+    script.finish("None of the similar ones is meant.", NOT_FOUND)
+
+
 def _sum(script: Script) -> None:
     rng, words = script.rng, script.words
-    asked, expression, unit = rng.choice(chosen(phrases.SUMS, script.world.held_out)).split("|")
+    line = rng.choice(chosen(phrases.SUMS, script.world.held_out))
+    asked, expression, unit, thought = line.split("|")
     number = [words.whole(2, 99_999) for _ in range(3)]
     grouped = 0 if "}, {" in asked else 0.12  # in a list of numbers, commas part them
     written = [f"{one:,}" if rng.random() < grouped else str(one) for one in number]
@@ -373,7 +410,7 @@ def _sum(script: Script) -> None:
         ]
         if rng.random() < 0.5:
             parts[0], parts[1] = f"({parts[0]}", f"{parts[1]})"
-        expression = " ".join(parts)
+        expression, thought = " ".join(parts), "I calculate it as it stands."
         asked = rng.choice(
             ["What is {}?", "Calculate {}.", "{}", "How much is {}?", "compute {}", "Evaluate {}", "{} = ?"]
         ).format(expression)
@@ -381,7 +418,8 @@ def _sum(script: Script) -> None:
     given = fill(expression, slots)
     if unit:
         given = given.replace(",", "")
-    result = script.calculate("I have to calculate this.", given)
+    thought = re.sub(r"(?<=\d),(?=\d{3})", "", fill(thought, slots))
+    result = script.calculate(thought, given)
     answer = f"{result} {unit}".strip()
     script.finish(f"The result is {result}.", answer)
 
@@ -527,10 +565,23 @@ def _which(script: Script) -> None:
         more = rng.random() < 0.7
         word = rng.choice(_SUPERLATIVES[attribute])[0 if more else 1]
         asked = script.compared("WHICH", x=x, y=y, word=word, kind=_kind(first))
+    claimed = rng.random() < 0.35
+    if claimed:
+        table = "IS_COMPARED_PEOPLE" if attribute == "population" else "IS_COMPARED"
+        asked = script.compared(table, x=x, y=y, word=word)
     script.ask(asked, x, y)
     left, right = _both(script, first, second, attribute)
     wanted = _compare(script, (first, second), (left, right), more)
-    script.finish(f"{wanted[0]} is {wanted[1].name}.", wanted[1].name.removeprefix("the "))
+    thought = f"{wanted[0]} is {wanted[1].name}"
+    if claimed:
+        _judge(script, thought, wanted[1] is first)
+    else:
+        script.finish(f"{thought}.", wanted[1].name.removeprefix("the "))
+
+
+def _judge(script: Script, thought: str, right: bool) -> None:
+    """Finish with yes or no."""
+    script.finish(f"{thought}, {'as asked' if right else 'not as asked'}.", "Yes" if right else "No")
 
 
 def _kind(subject: Subject) -> str:
@@ -578,10 +629,18 @@ def _older(script: Script) -> None:
     if _year(first.facts["born"]) == _year(second.facts["born"]):
         raise Unsuited
     earlier = rng.random() < 0.6
-    script.ask(script.compared("OLDER" if earlier else "YOUNGER", x=x, y=y), x, y)
+    claimed, when = rng.random() < 0.3, "before" if earlier else "after"
+    asked = script.compared("OLDER" if earlier else "YOUNGER", x=x, y=y)
+    if claimed:
+        asked = script.compared("IS_COMPARED_BORN", x=x, y=y, when=when)
+    script.ask(asked, x, y)
     left, right = _both(script, first, second, "born")
     _, wanted = _compare(script, (first, second), (_year(left), _year(right)), not earlier)
-    script.finish(f"{_year(wanted.facts['born'])} is {wanted.name}.", wanted.name)
+    thought = f"{_year(wanted.facts['born'])} is {wanted.name}"
+    if claimed:
+        _judge(script, thought, wanted is first)
+    else:
+        script.finish(f"{thought}.", wanted.name)
 
 
 def _age(script: Script) -> None:
@@ -670,9 +729,20 @@ def _two_hops(script: Script) -> None:
         raise Unsuited
     first, second = rng.choice(pairs)
     spoken = script.pointer(link, first.name)
+    before = f"First I need the {phrases.ATTRIBUTES[link].noun} of {first.name}."
+    if link == "capital of":
+        before = f"First I need the country whose capital is {first.name}."
+    read = [pair for pair in second.reading if second.name in pair[0] and not pair[1].startswith("-")]
+    if read and rng.random() < 0.4:
+        question, answer = rng.choice(read)
+        script.ask(question.replace(second.name, spoken), first.name, answer)
+        script.read(first, link, before)
+        thought = f"{script.says(first, link)}. Now I look up {second.name}."
+        _told(script, second, answer, thought)
+        return
     if {"born", "died"} <= second.facts.keys() and rng.random() < 0.2:
         script.ask(script.compared("AGE", x=spoken), first.name)
-        script.read(first, link, f"First I need {spoken}.")
+        script.read(first, link, before)
         thought = f"{script.says(first, link)}. Now I need the dates of birth and death of {second.name}."
         _age_of(script, second, thought)
         return
@@ -685,7 +755,7 @@ def _two_hops(script: Script) -> None:
         asked = script.phrase(attribute, spoken)
     script.ask(asked, first.name)
     noun = phrases.ATTRIBUTES[attribute].noun
-    script.read(first, link, f"First I need {spoken}.")
+    script.read(first, link, before)
     value = script.read(
         second, attribute, f"{script.says(first, link)}. Now I need the {noun} of {second.name}."
     )
@@ -880,9 +950,16 @@ def _reading(script: Script) -> None:
     if answer.startswith("-"):
         _not_told(script, subject, question, answer[1:])
         return
-    plain = subject.name.removeprefix("the ")
     script.ask(question, subject.name, answer)
-    seen = script.act(f"I look up {subject.name}.", script.kit.search, plain)
+    _told(script, subject, answer, f"I look up {subject.name}.")
+
+
+def _told(script: Script, subject: Subject, answer: str, thought: str) -> None:
+    """Open an article and finish with what a sentence of it says."""
+    plain = subject.name.removeprefix("the ")
+    if not script.kit.search:
+        raise Unsuited
+    seen = script.act(thought, script.kit.search, plain)
     if " may mean" in seen and subject.title in seen and subject.title != plain:
         seen = script.act(f"I mean the {subject.kind}.", script.kit.search, subject.title)
     if answer not in seen:
@@ -1073,28 +1150,28 @@ def _after_a_slip(script: Script) -> None:
 
 
 PLANS: dict[str, tuple[Callable[[Script], None], float]] = {
-    "fact": (_fact, 34),
-    "reading": (_reading, 28),
-    "sum": (_sum, 26),
-    "tool": (_tool, 28),
-    "difference": (_difference, 30),
-    "together": (_together, 7),
-    "which": (_which, 13),
-    "older": (_older, 7),
-    "age": (_age, 9),
+    "fact": (_fact, 30),
+    "reading": (_reading, 70),
+    "sum": (_sum, 36),
+    "tool": (_tool, 36),
+    "difference": (_difference, 22),
+    "together": (_together, 8),
+    "which": (_which, 18),
+    "older": (_older, 9),
+    "age": (_age, 8),
     "span": (_span, 7),
-    "two hops": (_two_hops, 22),
+    "two hops": (_two_hops, 32),
     "with factor": (_with_factor, 6),
-    "yes or no": (_yes_no, 7),
-    "two intents": (_two_intents, 9),
-    "described": (_described, 9),
+    "yes or no": (_yes_no, 8),
+    "two intents": (_two_intents, 12),
+    "described": (_described, 12),
     "missing": (_missing, 24),
     "unknown": (_unknown, 9),
-    "out of reach": (_out_of_reach, 5),
-    "unfitting": (_unfitting, 3),
+    "out of reach": (_out_of_reach, 6),
+    "unfitting": (_unfitting, 4),
     "talk": (_talk, 3),
     "follow-up": (_follow_up, 3),
-    "failing": (_failing, 1.5),
+    "failing": (_failing, 2),
     "after a slip": (_after_a_slip, 3),
 }
 """The kinds of questions: how each is played, and how often."""
