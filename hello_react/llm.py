@@ -13,13 +13,15 @@ only `think`. A failure raises one of the types of `errors.py`. One request and 
 
 from __future__ import annotations
 
+import functools
 import inspect
 import math
 import random
 import re
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import types
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -266,10 +268,17 @@ def ask(client: Any, messages: Messages, **options: Any) -> Iterator[Streamed]:
 
 def _accepted(method: Callable[..., Any], options: dict[str, Any]) -> dict[str, Any]:
     """Those options for which the method's signature has a place."""
-    parameters = inspect.signature(method).parameters
+    function = getattr(method, "__func__", None)  # of a class: the same at each step of each run
+    known = isinstance(function, types.FunctionType)
+    parameters = _parameters(function) if known else inspect.signature(method).parameters
     if any(one.kind is one.VAR_KEYWORD for one in parameters.values()):
         return options
     return {name: value for name, value in options.items() if name in parameters}
+
+
+@functools.lru_cache(maxsize=64)
+def _parameters(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
+    return inspect.signature(function).parameters
 
 
 def _tell(answer: str | Reply | Iterable[str], cut: bool) -> Iterator[Streamed]:

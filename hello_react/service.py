@@ -92,6 +92,7 @@ class Service:
         self._client: Any = None
         self._pid = 0  # of the process that opened it: a fork must not share its connections
         self._http: Any = None
+        self._stream_type: Any = None
         self._served = False  # whether a reply has come, so that there may be connections kept alive
         # Single steps on a set or a dictionary are safe between threads.
         self._refused: set[str] = set()
@@ -159,7 +160,7 @@ class Service:
             try:
                 return client.post(
                     self._url, cast_to=object, body=body, stream=True,
-                    stream_cls=openai.Stream[object],
+                    stream_cls=self._stream_type,
                     options={"timeout": openai.Timeout(limit, connect=min(limit, 10.0))},
                 )
             except openai.APIStatusError as error:
@@ -182,6 +183,7 @@ class Service:
 
         # httpx or httpx2, whichever this openai uses: reading raw bytes raises its exceptions.
         self._http = sys.modules[openai.DefaultHttpxClient.__mro__[1].__module__.partition(".")[0]]
+        self._stream_type = openai.Stream[object]
         host, http_client = self._parts.hostname or "", None
         if host in ("localhost", "::1") or host.startswith("127."):  # reached without a proxy
             # Without TLS there is no need to load the certificates, which takes a while.

@@ -231,6 +231,8 @@ def test_planets_are_slower_the_farther_they_are() -> None:
     ("largest planet in the solar system", "Jupiter"),
     ("second highest mountain in the world", "K2"),
     ("highest mountain in Austria", "Austria"),
+    ("tallest mountain in Iran", "Iran"),
+    ("biggest lake in Africa", "Lake Victoria"),
     ("inventor of the telephone", "Telephone"),
     ("Great Wall", "Great Wall of China"),
 ])

@@ -37,7 +37,7 @@ _FOLD = str.maketrans({"ø": "o", "ł": "l", "đ": "d", "ð": "d", "æ": "ae", "
 _SMALL_WORDS = "the a an of in on at by for to from and or"
 # Words of a question that say nothing about whether its subject is the right one.
 _ASIDE_WORDS = """
-    about age altitude amount architect are area atomic author be been between big bigger biggest biography
+    about age altitude amount architect are area atomic author be been between big bigger biography
     birth birthday birthplace boil boiling book born build built call called capital compare comparison
     create created creator currency date day death deep deeper density depth design designed designer
     detail diameter did die died difference discover discovered discoverer distance do does earlier
@@ -47,7 +47,7 @@ _ASIDE_WORDS = """
     level life locate located location long longer longest made make maker many mass me melt melting
     meter metre much my name named newer novel number official often old older orbit orbital people
     period place please point population publication publish published radius she short shorter show
-    situated size small smaller symbol tall taller tallest tell temperature than that their there they this time
+    situated size small smaller symbol tall taller tell temperature than that their there they this time
     total unit use used value versus vs was weight were what when where which who whom whose why wide
     width wikipedia write writer written wrote year you younger"""
 # The same in Chinese, the longer before the shorter.
@@ -74,8 +74,13 @@ def _key(text: str) -> str:
     return re.sub(r"\A(?:the|an?) (?=.)", "", key)
 
 
+_SAME = {"tallest": "highest", "biggest": "largest"}
+
+
 def _stem(word: str) -> str:
-    return word[:-1] if len(word) > 3 and word.endswith("s") and not word.endswith("ss") else word
+    """A word as it is compared: no plural s, one word for two that say the same."""
+    bare = word[:-1] if len(word) > 3 and word.endswith("s") and not word.endswith("ss") else word
+    return _SAME.get(bare, bare)
 
 
 _ASIDE = frozenset(_stem(word) for word in _ASIDE_WORDS.split()) | _SMALL

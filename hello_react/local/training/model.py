@@ -141,7 +141,7 @@ class Llama:
 
 
 def _parts(seen: torch.Tensor) -> list[tuple[slice, torch.Tensor, torch.Tensor]]:
-    """Rows of `seen` that are computed together, the columns that any of them sees, and what hides the others.
+    """Rows of `seen` that are computed together, the columns that any of them sees, what hides the others.
 
     In a tree a run does not see the runs beside it: most columns of a part are left out.
     """
