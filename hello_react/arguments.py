@@ -1,9 +1,9 @@
 """From the text between the brackets to a function's arguments, by its own signature (chapters 02 and 08).
 
-One parameter takes the text as it stands; several take a JSON object (`{"a": 1, "b": 2}`), keywords (`a=1,
-b=2`), values in order (`1, 2`) or, where all but one have defaults, plain text; none takes empty text. A
-native tool call brings an object already. Types are checked by pydantic, which is imported only when a
-parameter is more than text.
+One parameter takes the text as it stands (without quotes around it, or an object that names it); several
+take a JSON object (`{"a": 1, "b": 2}`), keywords (`a=1, b=2`), values in order (`1, 2`) or, where all but
+one have defaults, plain text; none takes empty text. A native tool call brings an object already. Types are
+checked by pydantic, which is imported only when a parameter is more than text.
 
     >>> bind("add", parameters(lambda a, b: a + b), '{"a": 1, "b": 2}')
     ([], {'a': 1, 'b': 2})

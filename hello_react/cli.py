@@ -2,8 +2,8 @@
 
     python -m hello_react "How much taller is Mount Everest than K2?"
 
-Everything is imported when it is needed, so that `--help` is instant. Results go to standard output; notices,
-reasons and errors to standard error. Exit codes stand in `--help`.
+Everything is imported when it is needed, so that `--help` is instant. A run goes to standard output, what is
+said around it (which model, why there is no answer, errors) to standard error. Exit codes stand in `--help`.
 """
 
 from __future__ import annotations
@@ -395,7 +395,7 @@ def _search(options: argparse.Namespace, settings: Settings, local: bool) -> tup
             raise ValueError("--search serpapi needs SERPAPI_API_KEY, in the environment or in .env")
         from .toolbox.search import search
 
-        return search, None, ""
+        return search, None, "Search: Google, through SerpApi."
     hint = "" if options.search else " Set SERPAPI_API_KEY to search the web."
     if choice == "wikipedia":
         from .toolbox.wikipedia import Wikipedia

@@ -1,4 +1,4 @@
-"""Every exception this package raises on purpose, in one tree (chapter 05; 01 meets the first of them).
+"""What can go wrong in use, as exceptions in one tree (chapter 05; 01 meets the first of them).
 
     HelloReactError
     ├── SettingsError            a missing or unusable setting: key, model, URL, .env file
@@ -17,8 +17,9 @@
         │   └── ContextLengthError       the prompt is longer than the model's window
         └── BadReplyError            a reply without usable content: empty, broken, not JSON
 
-A mistake of the model (an unreadable reply, an unknown tool, wrong arguments) is no exception: the agent
-answers it with an observation and goes on.
+A mistake in a call of the package itself (an empty question, a wrong type) is Python's own ValueError or
+TypeError. A mistake of the model (an unreadable reply, an unknown tool, wrong arguments) is no exception: the
+agent answers it with an observation and goes on.
 """
 
 from __future__ import annotations

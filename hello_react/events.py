@@ -4,8 +4,12 @@
 
     RunStarted
     ( StepStarted  Token*  Reply  Thought?
-      then Action Observation, once a call  |  Finish  |  Malformed Observation )*
+      then Action+ Observation+  |  Finish Observation?  |  Malformed Observation? )*
     RunEnded                                     always the last; a Notice may stand anywhere
+
+There are as many Observations as Actions: the calls of one reply run side by side. A Finish is followed by
+one where the answer was refused; the last Malformed of a run by none. A step that asks again, as when the
+prompt was too long, begins again with StepStarted.
 
 `Action`, `Finish` and `Malformed` are the very objects that `parser.parse` returns, `Reply` is what the model
 client returns and `Observation` what a tool execution returns: one family, nothing wrapped twice.

@@ -20,8 +20,7 @@ import random
 import re
 import threading
 import time
-import types
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -266,19 +265,16 @@ def ask(client: Any, messages: Messages, **options: Any) -> Iterator[Streamed]:
     yield from _tell(answer, bool(options.get("stop")))
 
 
+_signature = functools.lru_cache(maxsize=64)(inspect.signature)
+
+
 def _accepted(method: Callable[..., Any], options: dict[str, Any]) -> dict[str, Any]:
     """Those options for which the method's signature has a place."""
-    function = getattr(method, "__func__", None)  # of a class: the same at each step of each run
-    known = isinstance(function, types.FunctionType)
-    parameters = _parameters(function) if known else inspect.signature(method).parameters
+    # Of a method the class's function: it is the same at each step of each run.
+    parameters = _signature(getattr(method, "__func__", method)).parameters
     if any(one.kind is one.VAR_KEYWORD for one in parameters.values()):
         return options
     return {name: value for name, value in options.items() if name in parameters}
-
-
-@functools.lru_cache(maxsize=64)
-def _parameters(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
-    return inspect.signature(function).parameters
 
 
 def _tell(answer: str | Reply | Iterable[str], cut: bool) -> Iterator[Streamed]:

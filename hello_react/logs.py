@@ -4,8 +4,9 @@
     >>> agent = ReActAgent(ScriptedLLM(["Action: Finish[4]"]), ToolExecutor())
     >>> result = agent.run("What is 2 + 2?", on_event=LogListener())  # quiet until logging is configured
 
-The text of prompts, replies, tools and answers is left out unless `record_text` asks for it, and no key gets
-through. A listener follows one run at a time: runs side by side, or one inside another, get one each.
+The text of prompts, replies, tools and answers is left out unless `record_text` asks for it, and no key
+gets through. Why a run failed is told in the error's words: a server or a function of yours may quote a
+text there. A listener follows one run at a time: runs side by side, or one inside another, get one each.
 """
 
 from __future__ import annotations

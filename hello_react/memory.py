@@ -36,8 +36,7 @@ from typing import Any, Literal
 from .errors import HelloReactError
 from .events import Message
 from .guards import whole_number
-from .settings import open_file
-from .text import clip, estimate_tokens, printable, sendable
+from .text import clip, estimate_tokens, open_file, printable, sendable
 
 CountTokens = Callable[[str], int]
 

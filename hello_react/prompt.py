@@ -1,8 +1,8 @@
 """The text prompt: tools, format, example, conversation, question, and then the history (chapter 03).
 
-A template's marks are filled in one pass, so braces in a question, a tool's description or an observation are
-just text. The prompt only ever grows at its end: each one begins with the whole of the last, and a server can
-reuse what it has read already.
+A template's marks are filled in one pass, so braces in a question, a tool's description or an observation
+are just text. The prompt only grows at its end, until a long history has to be shortened: each one begins
+with the whole of the last, and a server can reuse what it has read already.
 
     >>> text = Prompt(lang="en").text("What is 6 * 7?", "- Calculator: adds {and} multiplies.")
     >>> text.endswith("Question: What is 6 * 7?\\n"), "{and}" in text

@@ -19,11 +19,11 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO, Literal
+from typing import Literal
 from urllib.parse import urlsplit
 
 from .errors import SettingsError
-from .text import BLANKS
+from .text import BLANKS, KNOWN_KEYS, open_file
 
 NAMES = {
     "LLM_MODEL_ID": "model",
@@ -55,13 +55,6 @@ _HOST = re.compile(r"[\w-]+(?:\.[\w-]+)*\.?|[\da-f.]*:[\da-f:.]*(?:%[\w-]+)?")  
 _CALL = re.compile(r"(?i)/(?:chat/completions|completions|responses|(?<=/v\d/)models)$")
 
 
-def open_file(path: str | os.PathLike[str]) -> BinaryIO:
-    """The file, open for reading; OSError for a folder, and for a pipe or device, which might never end."""
-    if os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path):
-        raise OSError(None, "it is no regular file")
-    return open(path, "rb")
-
-
 def check_key(name: str, value: str) -> str:
     """The key `value` without outer blanks, if it can be one.
 
@@ -79,6 +72,7 @@ def check_key(name: str, value: str) -> str:
     if not re.fullmatch(r"[!#-&(-~]+", key):  # visible ASCII, no quotes: what an HTTP header can carry
         raise SettingsError(f"{name} holds a blank, a quote or another sign that no key has: "
                             "copy the key again, alone, without quotes and without 'Bearer'.")
+    KNOWN_KEYS.add(key)
     return key
 
 
@@ -162,6 +156,8 @@ class Settings:
                 if value := found.get(name, "").strip():
                     values[name], sources[name] = value, source
                     break
+        KNOWN_KEYS.update(found[name].strip() for found in (environ, in_file) for name in NAMES
+                          if name.endswith("_KEY") and name in found)
         timeout = values.pop("LLM_TIMEOUT", None)
         return cls(
             timeout=None if timeout is None else _seconds(timeout),

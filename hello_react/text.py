@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import re
 import sys
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import accumulate, islice, takewhile
-from typing import Any
+from typing import Any, BinaryIO
 from urllib.parse import quote
 
 BLANKS = " \t\r\n\f\v\u00a0\u3000\ufeff\u00ad\u200b\u200c\u200d\u200e\u200f\u2060"
@@ -216,6 +217,17 @@ _KEY_LIKE = re.compile(
 _WORD = re.compile(r"[\w-]*")
 
 
+def open_file(path: str | os.PathLike[str]) -> BinaryIO:
+    """The file, open for reading; OSError for a folder, and for a pipe or device, which might never end."""
+    if os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path):
+        raise OSError(None, "it is no regular file")
+    return open(path, "rb")
+
+
+KNOWN_KEYS = set[str]()
+"""The keys that this process has found in its settings or was given."""
+
+
 def redact(text: str, secrets: tuple[str, ...] = ()) -> str:
     """`text` with a mark in place of each of `secrets` and of what is written like a key in a URL or header.
 
@@ -224,15 +236,21 @@ def redact(text: str, secrets: tuple[str, ...] = ()) -> str:
     >>> redact("GET /search?q=Oslo&api_key=0123456789")
     'GET /search?q=Oslo&api_key=[key]'
     """
-    for form in _forms(secrets):
-        text = _without(text, form)
+    text = mask(text, secrets)
     return _KEY_LIKE.sub(lambda match: "".join(part or "" for part in match.groups()) + "[key]", text)
 
 
+def mask(text: str, secrets: tuple[str, ...], least: int = 6) -> str:
+    """`text` with a mark in place of each of `secrets` that has `least` characters or more."""
+    for form in _forms(secrets, least):
+        text = _without(text, form)
+    return text
+
+
 @lru_cache(maxsize=100)
-def _forms(secrets: tuple[str, ...]) -> tuple[str, ...]:
+def _forms(secrets: tuple[str, ...], least: int) -> tuple[str, ...]:
     """Each secret as it stands and as it is written in a URL; the longest first."""
-    known = [sendable(secret) for secret in secrets if len(secret) >= 6]
+    known = [sendable(secret) for secret in secrets if len(secret) >= least]
     forms = {form for secret in known for form in (secret, quote(secret), quote(secret, safe=""))}
     return tuple(sorted(forms, key=lambda form: (-len(form), form)))
 

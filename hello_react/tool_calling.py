@@ -1,8 +1,9 @@
 """ToolCallingAgent: the loop of `agent.py` over native tool calls, several at a time (chapter 08).
 
 The server gets the tools as JSON schemas and sends calls apart from the text; each result goes back under its
-call's id, and a reply without calls is the answer. Overridden are the messages, the reading of a reply and
-which of its calls run, nothing else. Not for models without tool calls: those need `ReActAgent`.
+call's id, and a reply without calls is the answer (unless its text is a call written out). Overridden are the
+pieces that the loop is made of, never the loop: messages, options, the reading of a reply, the calls side by
+side. Not for models without tool calls: those need `ReActAgent`.
 
     >>> from hello_react import Reply, ScriptedLLM, ToolExecutor
     >>> tools = ToolExecutor()

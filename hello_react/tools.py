@@ -32,7 +32,7 @@ from . import arguments, background
 from .errors import ToolError
 from .events import Observation
 from .repairs import LABEL, is_finish, means_no_action, squeeze
-from .text import clip, in_words, readable, redact, sendable
+from .text import KNOWN_KEYS, clip, in_words, mask, readable, redact, sendable
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -223,7 +223,8 @@ class ToolExecutor:
         began = time.perf_counter()
         value, text, error = self._attempt(tool, input, min(limits) if limits else None)
         seconds = time.perf_counter() - began
-        return Observation(sendable(clip(text, limit)), not error, name, error, seconds, value)
+        text = mask(sendable(clip(text, limit)), tuple(KNOWN_KEYS), least=16)  # a short one may be a word
+        return Observation(text, not error, name, error, seconds, value)
 
     def _attempt(self, tool: Tool, input: str | Mapping[str, Any],
                  timeout: float | None) -> tuple[Any, str, str]:

@@ -47,8 +47,8 @@ from .events import (
 from .guards import Deadline, History
 from .llm import ScriptedLLM
 from .parser import Action, Finish, Malformed, Turn
-from .settings import NAMES, Settings, open_file
-from .text import printable, redact, sendable
+from .settings import NAMES, Settings
+from .text import open_file, printable, redact, sendable
 from .tool_calling import ToolCallingAgent
 from .tools import ToolExecutor
 

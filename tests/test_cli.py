@@ -319,7 +319,7 @@ def test_serpapi_is_the_search_in_use_with_a_key(model, monkeypatch):
         monkeypatch.setenv("SERPAPI_BASE_URL", serpapi.url)
         run = command("q")
     assert run.returncode == 0, said(run)
-    assert "Search:" not in said(run)[1]
+    assert "Search: Google, through SerpApi." in said(run)[1]
     assert len(serpapi.requests) == 1
 
 

@@ -20,10 +20,11 @@ from typing import Annotated, Literal
 import pydantic
 import pytest
 
-from hello_react import ToolExecutor, background
+from hello_react import HelloAgentsLLM, ToolExecutor, background
 from hello_react.arguments import json_schema
 from hello_react.background import MOST_IDLE
 from hello_react.errors import ToolError
+from hello_react.settings import Settings
 from hello_react.tools import Tool
 
 
@@ -31,6 +32,25 @@ def run(function, text, name="Tool", **options):
     tools = ToolExecutor()
     tools.register_tool(name, "A tool.", function, **options)
     return tools.execute(name, text)
+
+
+def test_a_key_that_a_tool_returns_is_masked(monkeypatch, tmp_path):
+    lines = "LLM_API_KEY=sk-0123456789abcdef\nSERPAPI_API_KEY=serp-0123456789abcdef\nLLM_MODEL_ID=gpt-x\n"
+    (tmp_path / ".env").write_text(lines)
+    monkeypatch.setenv("LLM_API_KEY", "sk-another-0123456789")
+    assert "0123456789abcdef" in run(lambda path: lines, ".env").text
+    Settings.load(folder=tmp_path)
+    masked = "LLM_API_KEY=[key]\nSERPAPI_API_KEY=[key]\nLLM_MODEL_ID=gpt-x\n"
+    assert run(lambda path: lines, ".env").text == masked
+    assert run(lambda name: os.environ[name], "LLM_API_KEY").text == "[key]"
+    HelloAgentsLLM("gpt-x", "sk-given-0123456789", "http://127.0.0.1:9/v1")
+    assert run(lambda text: text, "it is sk-given-0123456789").text == "it is [key]"
+
+
+def test_a_key_that_is_just_a_word_is_not_masked(monkeypatch):
+    monkeypatch.setenv("LLM_API_KEY", "ollama")
+    Settings.load()
+    assert run(lambda text: f"{text} runs models", "ollama").text == "ollama runs models"
 
 
 # --- the registry
