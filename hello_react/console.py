@@ -124,9 +124,9 @@ class Printer:
                 self._say(held, "dim")
             self._say(f"(This reply can't be read: {event.reason.replace('_', ' ')}.)", "warning")
         elif isinstance(event, Observation):
-            if self._finish is not None:
+            if self._finish is not None and not self._has_streamed(self._finish.answer):
                 self._labelled("Action", f"Finish[{self._finish.answer}]", "action")
-                self._finish = None
+            self._finish = None
             self._labelled("Observation" if event.error != "malformed" else "Note to the model", event.text,
                            "observation")
         elif isinstance(event, RunEnded):
@@ -142,8 +142,8 @@ class Printer:
         self._mid_line = self._mid_line or result.status == "interrupted"  # the terminal shows ^C
         self._break_line()
         self._prompt = ""
-        if result.answer is not None:
-            self._show_answer(result.answer)
+        if result.answer is not None and not self._has_streamed(result.answer):
+            self._labelled("Answer", result.answer, "answer")
         self._end_step()
         self._finish = None
         count = len(result.steps)
@@ -153,14 +153,14 @@ class Printer:
         if result.status not in ("finished", "failed", "interrupted"):
             write(self.reasons, printable(f"[{result.reason}]") + "\n")
 
-    def _show_answer(self, answer: str) -> None:
-        """The answer, as far as it has not streamed; blank lines were left out there."""
+    def _has_streamed(self, answer: str) -> bool:
+        """Whether the answer was shown as it came (without its blank lines), the rest of it now."""
         shown, held = "".join(self._shown), "".join(self._held)
-        if shown and answer.split() == (shown + held).split():
-            if held:
-                self._say(held.strip(), "thought")  # held back because it might have become an action
-        else:
-            self._labelled("Answer", answer, "answer")
+        if not shown or answer.split() != (shown + held).split():
+            return False
+        if held:
+            self._say(held.strip(), "thought")  # held back because it might have become an action
+        return True
 
     # --- text as it streams
 

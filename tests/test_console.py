@@ -167,6 +167,18 @@ def test_a_console_that_lacks_signs_shows_question_marks():
     assert b"?" in raw.getvalue()
 
 
+def test_a_refused_answer_that_has_streamed_is_not_shown_again():
+    from hello_react import ToolCallingAgent
+
+    out = io.StringIO()
+    model = ScriptedLLM(["It has 6 letters.", "It has 7 letters."])
+    agent = ToolCallingAgent(model, ToolExecutor(), check_answer=lambda answer: "7" in answer or "Count again.")
+    agent.run("How long is 'giraffe'?", on_event=Printer(out))
+    lines = [line for line in out.getvalue().splitlines() if not line.startswith(("  [", "("))]
+    refused = "Observation: This answer was not accepted: Count again."
+    assert lines == ["Step 1", "It has 6 letters.", refused, "Step 2", "It has 7 letters."]
+
+
 def test_an_answer_that_streamed_is_not_printed_twice():
     from hello_react import ToolCallingAgent
 
