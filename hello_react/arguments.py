@@ -12,6 +12,7 @@ checked by pydantic, which is imported only when a parameter is more than text.
 from __future__ import annotations
 
 import ast
+import contextlib
 import inspect
 import json
 import re
@@ -88,12 +89,19 @@ class Parameter:
             return value
         from pydantic import ValidationError
 
+        adapter = _adapter(self)
         try:
-            return _adapter(self).validate_python(value)
+            return adapter.validate_python(value)
         except ValidationError as error:
             first = error.errors()[0]
-            where = "".join(f"[{part!r}]" for part in first["loc"])
-            raise ValueError(f"{where} {first['msg'][:1].lower()}{first['msg'][1:]}".strip()) from None
+        # Strict types take from JSON what they refuse from Python; and some models put the JSON into quotes.
+        texts = [json.dumps(value)] if _has_json(value) else []
+        texts += [value] if isinstance(value, str) and value.lstrip().startswith(("[", "{")) else []
+        for text in texts:
+            with contextlib.suppress(ValueError):  # pydantic's error is one
+                return adapter.validate_json(text)
+        where = "".join(f"[{part!r}]" for part in first["loc"])
+        raise ValueError(f"{where} {first['msg'][:1].lower()}{first['msg'][1:]}".strip())
 
 
 def _adapter(parameter: Parameter) -> Any:
@@ -198,7 +206,11 @@ def json_schema(parameters: tuple[Parameter, ...]) -> dict[str, Any]:
             schema |= {"type": _JSON_TYPES[by_default]} if by_default in _JSON_TYPES else {}
         definitions = schema.pop("$defs", {})
         inlined, whole = _inlined(schema, definitions, ())
-        recursive |= {} if whole else definitions
+        if not whole:
+            taken = {name: f"{name}_{parameter.name}" for name, one in definitions.items()
+                     if recursive.get(name, one) != one}  # another class of that name
+            inlined = _renamed(inlined, taken)
+            recursive |= {taken.get(name, name): _renamed(one, taken) for name, one in definitions.items()}
         properties[parameter.name] = inlined
         if parameter.description:
             inlined.setdefault("description", parameter.description)
@@ -221,8 +233,26 @@ def _inlined(schema: Any, definitions: Mapping[str, Any], inside: tuple[str, ...
         beside = {key: value for key, value in schema.items() if key != "$ref"}
         inlined, whole = _inlined(definitions[name], definitions, (*inside, name))
         return {**inlined, **beside}, whole
-    pairs = {key: _inlined(part, definitions, inside) for key, part in schema.items()}
+    pairs = {key: _inlined(part, definitions, inside) for key, part in schema.items() if not _refers(part)}
     return {key: part for key, (part, _) in pairs.items()}, all(whole for _, whole in pairs.values())
+
+
+def _refers(part: Any) -> bool:
+    """Whether this is the `discriminator` of a union, which only names definitions."""
+    return isinstance(part, dict) and isinstance(part.get("mapping"), dict) and "propertyName" in part
+
+
+def _renamed(schema: Any, names: Mapping[str, str]) -> Any:
+    """`schema` with references to other names."""
+    if isinstance(schema, list):
+        return [_renamed(part, names) for part in schema]
+    if not isinstance(schema, dict):
+        return schema
+    renamed = {key: _renamed(part, names) for key, part in schema.items()}
+    if isinstance(name := schema.get("$ref"), str):
+        place, slash, name = name.rpartition("/")
+        renamed["$ref"] = place + slash + names.get(name, name)
+    return renamed
 
 
 def usage(parameters: tuple[Parameter, ...]) -> str:
@@ -275,8 +305,10 @@ def _sample(schema: Mapping[str, Any]) -> Any:
         return {name: _sample(properties.get(name, {})) for name in schema.get("required", ())}
     if "$ref" in schema:  # a type that holds itself
         return {}
-    samples = {"integer": 1, "number": 1.5, "boolean": True, "array": [], "null": None}
-    return schema.get("const", samples.get(str(schema.get("type")), "text"))
+    samples = {"integer": 1, "number": 1.5, "boolean": True, "array": [], "null": None,
+               "date": "2026-01-31", "date-time": "2026-01-31T09:30:00", "time": "09:30:00"}
+    kind = schema.get("format") if schema.get("format") in samples else schema.get("type")
+    return schema.get("const", samples.get(str(kind), "text"))
 
 
 def bind(tool: str, parameters: tuple[Parameter, ...],
@@ -344,7 +376,7 @@ def from_json(tool: str, parameters: tuple[Parameter, ...], text: str) -> dict[s
     try:
         value = json.loads(text, strict=False, parse_constant=no_constant)
         if isinstance(value, str):
-            value = json.loads(value, strict=False, parse_constant=no_constant)
+            value = json.loads(value.strip() or "null", strict=False, parse_constant=no_constant)
     except (ValueError, RecursionError):
         problem = f"its arguments are not complete JSON: {clip(text, 200)!r}"
         raise BadInput(_expected(tool, parameters, problem, native=True)) from None

@@ -99,7 +99,7 @@ class Conversation:
             question: what was asked.
             answer: what was answered; a run that failed has no answer, and no turn here.
             messages: chat messages of the run, to keep its tool calls too: each assistant message whose calls
-                all have a result, and these results. Every other message is left out.
+                all have a result and an id of their own, and these results. Every other message is left out.
 
         Raises:
             ValueError: no question, no answer, or messages that JSON has no form for.
@@ -281,7 +281,8 @@ def _calls_with_results(messages: Iterable[Message]) -> tuple[Message, ...]:
         asked = _ids(message, "assistant")
         if asked:
             results = list(itertools.takewhile(lambda later: _ids(later, "tool"), copied[position + 1:]))
-            if sorted(asked) == sorted(name for result in results for name in _ids(result, "tool")):
+            told = [name for result in results for name in _ids(result, "tool")]
+            if sorted(asked) == sorted(told) and len(set(asked)) == len(asked):
                 kept += [message, *results]
     return tuple(kept)
 

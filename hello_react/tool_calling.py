@@ -155,7 +155,7 @@ class ToolCallingAgent(ReActAgent):
         """Add the answered question, with its calls and results where the conversation keeps those."""
         if isinstance(run.conversation, Conversation):
             messages = itertools.chain.from_iterable(run.history.entries)
-            run.conversation.add(run.question, answer, _with_ids_of(len(run.conversation), messages))
+            run.conversation.add(run.question, answer, _with_own_ids(run.conversation, messages))
         else:
             super().remember(run, answer)
 
@@ -264,14 +264,17 @@ class ToolCallingAgent(ReActAgent):
         """
         names = self._setup(run).names
         count = itertools.count(1 + sum(len(step.calls) for step in run.steps))
-        given = {call.id for call in calls}
+        taken = _all_ids(itertools.chain.from_iterable([*run.earlier, *run.history.entries]))
+        given = taken | {call.id for call in calls}
         actions: list[Action] = []
         for position, call in enumerate(calls, 1):
-            name = names.get(call.name) or names.get(squeeze(call.name), call.name)
-            id = call.id
-            if not id or any(id == earlier.id for earlier in actions):
+            called = call.name if isinstance(call.name, str) else ""  # a client of one's own may give None
+            name = names.get(called) or names.get(squeeze(called), called)
+            id = str(call.id or "")
+            if not id or id in taken:
                 # Nine letters and digits: one well-known service takes no other ids.
                 id = next(new for new in (f"call{number:05}" for number in count) if new not in given)
+            taken.add(id)
             text: Any = call.arguments
             if not isinstance(text, str):  # a client of one's own may give the object itself
                 text = json.dumps(text, ensure_ascii=False, default=str)
@@ -374,10 +377,24 @@ def _schema(tool: Tool, alias: str) -> dict[str, Any]:
                                              "parameters": arguments.json_schema(tool.parameters)}}
 
 
-def _with_ids_of(turn: int, messages: Iterable[Message]) -> Iterator[Message]:
-    """The messages with made-up ids that no other turn of a conversation has: every run begins at 1."""
+def _all_ids(messages: Iterable[Message]) -> set[str]:
+    """The ids of all tool calls in these messages."""
+    return {call["id"] for message in messages for call in message.get("tool_calls") or ()}
+
+
+def _with_own_ids(conversation: Conversation, messages: Iterable[Message]) -> Iterator[Message]:
+    """The messages with ids that no other turn of the conversation has: every run begins at 1, and so do some
+    servers."""
+    number = len(conversation) % 10_000
+    taken = _all_ids(message for turn in conversation for message in turn.messages)
+    free = (new for new in (f"{number:04}x{count:04}" for count in itertools.count(1)) if new not in taken)
+    names: dict[str, str] = {}
+
     def renamed(id: str) -> str:
-        return re.sub(r"^call(?=\d{5}$)", f"{turn % 10_000:04}", id)
+        made = re.sub(r"^call(?=\d{5}$)", f"{number:04}", id)
+        if id not in names:
+            names[id] = next(free) if made in taken else made
+        return names[id]
 
     for message in messages:
         if "tool_call_id" in message:

@@ -87,7 +87,8 @@ class Context(StoredContext[S]):
         run = self._expect_run("send_event", event)
         if step is not None:
             steps = run._graph.steps
-            _check(step in steps, f"there is no step {step!r}; there are {', '.join(steps)}")
+            _check(isinstance(step, str) and step in steps,
+                   f"there is no step {step!r:.80}; there are {', '.join(steps)}")
             takes = steps[step].takes
             _check(isinstance(event, takes), f"step {step!r} does not take {type(event).__name__}, "
                                              f"but {' and '.join(kind.__name__ for kind in takes)}")
@@ -117,6 +118,7 @@ class Context(StoredContext[S]):
             WorkflowRuntimeError: called outside a step.
         """
         job = self._expect_job("collect_events")
+        _check(isinstance(buffer_id, str), f"buffer_id must be text, not {buffer_id!r:.80}")
         if event is job.event and buffer_id in job.collected:  # another attempt: its event was counted before
             return job.collected[buffer_id]  # type: ignore[return-value]
         result: Any = self._gather((job.spec.name, buffer_id), event, expected)
@@ -145,9 +147,10 @@ class Context(StoredContext[S]):
             WorkflowTimeoutError: no such event came in time (it is a TimeoutError too).
             WorkflowRuntimeError: called outside a step.
         """
-        job, wanted = self._expect_job("wait_for_event"), matching(kind, requirements or {})
+        job, wanted = self._expect_job("wait_for_event"), matching(kind, requirements)
         _check(waiter_event is None or isinstance(waiter_event, Event),
                f"waiter_event is an event, not {type(waiter_event).__name__}")
+        _check_timeout(timeout)
         run, name = job.run, waiter_id or kind.__name__
         job.waits.append(name)
         key = f"{name} {job.waits.count(name)}"
@@ -518,7 +521,10 @@ class _Stream(AsyncIterator[Event]):
         run._start()
         while self.read >= len(run._stream):
             if run._finished:
-                run.result()  # raises the error of the run, if it ended with one
+                try:
+                    run.result()  # raises the error of the run, if it ended with one
+                except StopAsyncIteration as error:  # here it would pass for the end of the stream
+                    raise RuntimeError("a step raised StopAsyncIteration") from error
                 raise StopAsyncIteration
             run._news = run._news or asyncio.Event()
             run._news.clear()
@@ -552,9 +558,7 @@ class Workflow:
 
     def __init__(self, timeout: float | None = 45.0, verbose: bool = False,
                  num_concurrent_runs: int | None = None) -> None:
-        number = isinstance(timeout, (int, float)) and not isinstance(timeout, bool)
-        check(timeout is None or (number and timeout > 0),
-              f"timeout must be seconds above 0 or None, not {timeout!r}")
+        _check_timeout(timeout, WorkflowConfigurationError)
         self.timeout, self.verbose = timeout, verbose
         if num_concurrent_runs is not None:
             check_number("num_concurrent_runs", num_concurrent_runs, 1, int)
@@ -662,6 +666,12 @@ class Workflow:
             ctx._set_to_do(start)
             ctx._run = WorkflowHandler(ctx)
             return ctx._run
+
+
+def _check_timeout(timeout: Any, error: type[WorkflowError] = WorkflowRuntimeError) -> None:
+    number = isinstance(timeout, (int, float)) and not isinstance(timeout, bool)
+    check(timeout is None or (number and timeout > 0),
+          f"timeout must be seconds above 0 or None, not {timeout!r:.80}", error)
 
 
 def _check(holds: Any, problem: str) -> None:

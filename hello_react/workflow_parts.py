@@ -22,6 +22,7 @@ import copy
 import dataclasses
 import functools
 import inspect
+import math
 import signal
 import sys
 import threading
@@ -467,7 +468,8 @@ def catch_error(function: Any = None, *, for_steps: Iterable[str] | None = None)
     Raises:
         WorkflowConfigurationError: annotations are missing or name another event.
     """
-    check(not isinstance(for_steps, str), f"for_steps must be a list of names, as in [{for_steps!r}]")
+    check(for_steps is None or (isinstance(for_steps, Iterable) and not isinstance(for_steps, str)),
+          f"for_steps must be a list of names, as in [{str(for_steps)!r:.80}]")
     names = None if for_steps is None else tuple(dict.fromkeys(for_steps))
     return _decorator(function, None, is_handler=True, for_steps=names)
 
@@ -955,13 +957,16 @@ class StoredContext(Generic[S]):
         return value
 
 
-def matching(kind: type[E], requirements: dict[str, Any]) -> Callable[[Event], bool]:
+def matching(kind: type[E], requirements: dict[str, Any] | None) -> Callable[[Event], bool]:
     """Tells the events of a class whose fields have these values."""
     check_kinds("wait_for_event", kind)
+    check(requirements is None or isinstance(requirements, dict),
+          f"requirements must be a dict of fields and values, not {requirements!r:.80}", WorkflowRuntimeError)
+    wanted_fields = dict(requirements or {})
 
     def wanted(event: Event) -> bool:
         return isinstance(event, kind) and all(
-            name in event and event[name] == value for name, value in requirements.items())
+            name in event and event[name] == value for name, value in wanted_fields.items())
 
     return wanted
 
@@ -985,6 +990,8 @@ def pack(value: Any, where: str) -> Any:
     Raises:
         ContextSerializationError: something in it can't be saved; the message names its place.
     """
+    if type(value) is float and not math.isfinite(value):
+        return {_TAG: "float", "value": str(value)}
     if value is None or type(value) in (bool, int, float, str):
         return value
     if len(where) > 1000:
@@ -1014,8 +1021,9 @@ def _fields_of(value: Any) -> tuple[Any, dict[str, Any]]:
         taken: Any = value._fields or vars(value)
         if isinstance(value, StopEvent):
             taken = (*taken, "result")
-        more = {name: item for name, item in value.items() if name not in taken}
-        return {name: item for name, item in value.items() if name in taken}, more
+        all_fields = vars(value)  # not `value.items()`: a field may have that name
+        more = {name: item for name, item in all_fields.items() if name not in taken}
+        return {name: item for name, item in all_fields.items() if name in taken}, more
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         fields = [field for field in dataclasses.fields(value)
                   if field.metadata.get("saved", True) and hasattr(value, field.name)]
@@ -1064,6 +1072,8 @@ def unpack(value: Any, known: Iterable[type] = (), home: str = "") -> Any:
         return tuple(content)
     if value[_TAG] == "error":
         return WorkflowError(content)
+    if value[_TAG] == "float":
+        return float(content)
     more = unpack(value.get("more", {}), known, home)
     kind = _find_class(str(value[_TAG]), known, home)
     try:

@@ -239,6 +239,14 @@ def test_messages_that_are_no_json():
         Conversation().add("q", "a", loop)
 
 
+def test_calls_that_share_an_id_are_left_out():
+    talk = Conversation()
+    one = {"id": "a", "type": "function", "function": {"name": "now", "arguments": "{}"}}
+    result = {"role": "tool", "tool_call_id": "a", "content": "noon"}
+    talk.add("When?", "At noon.", [{"role": "assistant", "content": "", "tool_calls": [one, one]}, result, result])
+    assert [message["role"] for message in talk.messages()] == ["user", "assistant"]
+
+
 def test_calls_too_long_for_the_window_go_as_one_and_their_answer_stays():
     talk = Conversation(max_tokens=200)
     talk.add("old", "old", [calls("o"), result("o")])

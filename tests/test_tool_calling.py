@@ -196,8 +196,30 @@ def test_ids_made_up_are_nine_letters_and_digits_and_differ_in_the_whole_run():
     check_protocol(messages)
     ids = [c[0] for one in messages if "tool_calls" in one for c in sent_calls(one)]
     made_up = [id for id in ids if id != "x"]
-    assert len(set(made_up)) == 3
+    assert len(set(ids)) == len(ids) == 5
+    assert len(made_up) == 4
     assert all(re.fullmatch("[a-zA-Z0-9]{9}", id) for id in made_up)
+
+
+def test_a_server_that_numbers_each_reply_from_zero_gets_ids_that_differ():
+    talk = Conversation()
+    replies = [message("", tool_calls=[call(0, "call_0", "now", "{}")])] * 2
+    with ModelServer([*replies, text("Noon."), *replies, text("Still noon.")]) as server:
+        for question in ("When?", "And now?"):
+            through(server).run(question, verbose=False, conversation=talk)
+    ids = ids_sent(server.bodies[-1]["messages"])
+    assert len(ids) == len(set(ids)) == 4
+    assert len(set(ids_sent(talk.messages()))) == 4
+    check_protocol(server.bodies[-1]["messages"])
+    check_protocol(talk.messages("You help."))
+
+
+def test_a_call_of_a_client_of_ones_own_without_name_or_text_id_is_answered():
+    result = run(asks((None, None, "{}"), (7, "now", '""')), "Noon.")  # type: ignore[arg-type]
+    nameless, numbered = result.steps[0].observations
+    assert nameless.text.startswith("There is no tool named ''")
+    assert numbered.text == "noon"
+    assert all(isinstance(one.id, str) for one in result.steps[0].calls)
 
 
 def ids_sent(messages: list[dict[str, Any]]) -> list[str]:

@@ -436,6 +436,80 @@ def test_parameter_types_that_no_text_can_fill_are_refused_at_registration():
         ToolExecutor().register_tool("Start", "Starts it.", start)
 
 
+class Cat(pydantic.BaseModel):
+    kind: Literal["cat"]
+
+
+class Dog(pydantic.BaseModel):
+    kind: Literal["dog"]
+
+
+def test_a_schema_names_no_definition_that_is_not_there():
+    def adopt(pet: Annotated[Cat | Dog, pydantic.Field(discriminator="kind")]) -> str:
+        return pet.kind
+
+    assert "#/$defs" not in str(json_schema(Tool("Adopt", "Adopts.", adopt).parameters))
+    assert run(adopt, '{"kind": "dog"}').text == "dog"
+
+
+def test_two_classes_of_one_name_that_hold_themselves_keep_their_own_schema():
+    def node(of: type) -> type:
+        class Node(pydantic.BaseModel):
+            value: of  # type: ignore[valid-type]
+            children: list["Node"] = []
+
+        Node.model_rebuild(_types_namespace={"Node": Node})
+        return Node
+
+    def graft(a, b):
+        return "done"
+
+    graft.__annotations__ = {"a": node(int), "b": node(str)}
+    schema = json_schema(Tool("Graft", "Grafts.", graft).parameters)
+    kinds = {name: one["properties"]["value"]["type"] for name, one in schema["$defs"].items()}
+    assert kinds == {"Node": "integer", "Node_b": "string"}
+    assert schema["properties"]["b"]["properties"]["children"]["items"] == {"$ref": "#/$defs/Node_b"}
+    assert schema["$defs"]["Node_b"]["properties"]["children"]["items"] == {"$ref": "#/$defs/Node_b"}
+
+
+@pytest.mark.parametrize(
+    ("annotation", "given", "wanted"),
+    [
+        (list[str], '["a", "b"]', ["a", "b"]),
+        (dict[str, int], ' {"a": 1}', {"a": 1}),
+        (Cat, '{"kind": "cat"}', Cat(kind="cat")),
+        (str, '["a"]', '["a"]'),
+        (str | list[str], '["a"]', '["a"]'),
+    ],
+)
+def test_json_in_quotes_is_read_where_the_type_takes_no_text(annotation, given, wanted):
+    got = []
+
+    def keep(value, other=""):
+        got.append(value)
+
+    keep.__annotations__ = {"value": annotation}
+    tools = ToolExecutor()
+    tools.register_tool("Keep", "Keeps.", keep)
+    assert tools.execute("Keep", {"value": given}).ok
+    assert got == [wanted]
+
+
+def test_strict_types_take_what_json_can_hold():
+    class Visit(pydantic.BaseModel):
+        model_config = pydantic.ConfigDict(strict=True)
+        day: datetime.date
+
+    def book(visit: Visit) -> str:
+        """Books a visit."""
+        return visit.day.isoformat()
+
+    tools = ToolExecutor()
+    tools.tool(book)
+    assert tools.execute("book", {"visit": {"day": "2026-03-01"}}).text == "2026-03-01"
+    assert "2026-01-31" in tools.execute("book", {"visit": {"day": "soon"}}).text  # the sample is a date
+
+
 @pytest.mark.parametrize("annotation", [typing.Callable, type, {"type": "string"}, re.Match, 3])
 def test_types_without_a_json_schema_are_refused_at_registration(annotation):
     def start(engine):

@@ -2882,6 +2882,81 @@ def test_errors_that_are_no_exceptions_end_the_run(kind: type[BaseException], bl
     assert caplog.text == ""
 
 
+def test_a_stream_does_not_take_a_failure_for_its_end() -> None:
+    class Raising(Workflow):
+        @step
+        async def start(self, ev: StartEvent) -> StopEvent:
+            raise StopAsyncIteration
+
+    async def main() -> None:
+        with pytest.raises(RuntimeError, match="a step raised StopAsyncIteration"):
+            async for event in Raising().run().stream_events():
+                assert isinstance(event, WorkflowFailedEvent)
+    go(main)
+
+
+def test_a_field_may_be_called_items() -> None:
+    class Batch(Event):
+        items: list[int]
+        values: int = 0
+
+    class Waiting(Workflow):
+        @step
+        async def start(self, ctx: Context, ev: StartEvent) -> StopEvent:
+            await ctx.set("batch", Batch(items=[1, 2]))
+            await ctx.wait_for_event(HumanResponseEvent)
+            return StopEvent([*ev.items, *(await ctx.get("batch")).items])
+
+    async def main() -> None:
+        handler = Waiting().run(items=["pen"])
+        await asyncio.sleep(0.01)
+        saved = json.loads(json.dumps(handler.ctx.to_dict()))
+        await handler.cancel_run()
+        ctx = Context.from_dict(Waiting(), saved)
+        again = Waiting().run(ctx=ctx)
+        ctx.send_event(HumanResponseEvent())
+        assert await again == ["pen", 1, 2]
+    Batch.__qualname__ = "Batch"
+    globals()["Batch"] = Batch
+    try:
+        go(main)
+    finally:
+        del globals()["Batch"]
+
+
+def test_numbers_that_json_has_not_are_saved() -> None:
+    async def main() -> None:
+        ctx = Context(Chain())
+        await ctx.set("numbers", [float("inf"), float("-inf"), 1.5])
+        saved = json.dumps(ctx.to_dict(), allow_nan=False)
+        loaded = Context.from_dict(Chain(), json.loads(saved))
+        assert await loaded.get("numbers") == [float("inf"), float("-inf"), 1.5]
+    go(main)
+
+
+@pytest.mark.parametrize(("call", "problem"), [
+    (lambda ctx: ctx.wait_for_event(Answer, timeout="2"), "timeout must be seconds above 0 or None, not '2'"),
+    (lambda ctx: ctx.wait_for_event(Answer, timeout=float("nan")), "timeout must be seconds above 0"),
+    (lambda ctx: ctx.wait_for_event(Answer, requirements=["n"]), "requirements must be a dict"),
+    (lambda ctx: ctx.send_event(One(), ["start"]), r"there is no step \['start'\]"),
+    (lambda ctx: ctx.collect_events(One(), [One], buffer_id=("a", 1)), "buffer_id must be text"),
+])
+def test_options_of_a_wrong_kind_are_named(call: Any, problem: str) -> None:
+    class Wrong(Workflow):
+        @step
+        async def start(self, ctx: Context, ev: StartEvent) -> StopEvent:
+            waited = call(ctx)
+            return StopEvent(await waited if asyncio.iscoroutine(waited) else waited)
+
+    with pytest.raises(WorkflowRuntimeError, match=problem):
+        Wrong().run_sync()
+
+
+def test_an_error_handler_names_steps_in_a_list() -> None:
+    with pytest.raises(WorkflowConfigurationError, match="for_steps must be a list of names, as in"):
+        catch_error(for_steps=5)  # type: ignore[call-overload]
+
+
 def test_closing_the_loop_ends_the_run() -> None:
     workflow = Slow()
 
