@@ -23,7 +23,7 @@ import json
 import re
 import threading
 from bisect import bisect_right
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
@@ -135,7 +135,11 @@ class ToolCallingAgent(ReActAgent):
         chain = itertools.chain.from_iterable
         dropped = run.history.dropped
         left_out = f"\n\n[{dropped} earlier steps were left out]" if dropped else ""
-        return [self._setup(run).system, *map(self._with_reasoning, chain(run.earlier)),
+        earlier = list(chain(run.earlier))
+        own = {call.id for step in run.steps for call in step.calls}
+        if clash := own & _all_ids(earlier):  # a server that counts from zero in each reply
+            earlier = _with_other_ids(earlier, clash, own, 9_999)
+        return [self._setup(run).system, *map(self._with_reasoning, earlier),
                 {"role": "user", "content": run.question + left_out},
                 *map(self._with_reasoning, chain(run.history.entries))]
 
@@ -154,8 +158,12 @@ class ToolCallingAgent(ReActAgent):
     def remember(self, run: Run, answer: str) -> None:
         """Add the answered question, with its calls and results where the conversation keeps those."""
         if isinstance(run.conversation, Conversation):
-            messages = itertools.chain.from_iterable(run.history.entries)
-            run.conversation.add(run.question, answer, _with_own_ids(run.conversation, messages))
+            chain = itertools.chain.from_iterable
+            messages = list(chain(run.history.entries))
+            known = _all_ids(chain(turn.messages for turn in run.conversation))
+            clash = {id for id in _all_ids(messages) if id in known or re.fullmatch(r"call\d{5}", id)}
+            renamed = _with_other_ids(messages, clash, known, len(run.conversation))
+            run.conversation.add(run.question, answer, renamed)
         else:
             super().remember(run, answer)
 
@@ -264,7 +272,7 @@ class ToolCallingAgent(ReActAgent):
         """
         names = self._setup(run).names
         count = itertools.count(1 + sum(len(step.calls) for step in run.steps))
-        taken = _all_ids(itertools.chain.from_iterable([*run.earlier, *run.history.entries]))
+        taken = {call.id for step in run.steps for call in step.calls}
         given = taken | {call.id for call in calls}
         actions: list[Action] = []
         for position, call in enumerate(calls, 1):
@@ -382,26 +390,20 @@ def _all_ids(messages: Iterable[Message]) -> set[str]:
     return {call["id"] for message in messages for call in message.get("tool_calls") or ()}
 
 
-def _with_own_ids(conversation: Conversation, messages: Iterable[Message]) -> Iterator[Message]:
-    """The messages with ids that no other turn of the conversation has: every run begins at 1, and so do some
-    servers."""
-    number = len(conversation) % 10_000
-    taken = _all_ids(message for turn in conversation for message in turn.messages)
-    free = (new for new in (f"{number:04}x{count:04}" for count in itertools.count(1)) if new not in taken)
-    names: dict[str, str] = {}
+def _with_other_ids(messages: list[Message], clash: set[str], taken: set[str], number: int) -> list[Message]:
+    """The messages with a new id for each that clashes: `number` and a count, none of those taken."""
+    taken = taken | _all_ids(messages)
+    free = (f"{number % 10_000:04}{count:05}" for count in itertools.count(1))
+    names = {id: next(new for new in free if new not in taken) for id in sorted(clash)}
 
-    def renamed(id: str) -> str:
-        made = re.sub(r"^call(?=\d{5}$)", f"{number:04}", id)
-        if id not in names:
-            names[id] = next(free) if made in taken else made
-        return names[id]
+    def renamed(message: Message) -> Message:
+        if id := message.get("tool_call_id"):
+            return {**message, "tool_call_id": names.get(id, id)}
+        calls = message.get("tool_calls") or ()
+        calls = [{**call, "id": names.get(call["id"], call["id"])} for call in calls]
+        return {**message, "tool_calls": calls} if calls else message
 
-    for message in messages:
-        if "tool_call_id" in message:
-            yield {**message, "tool_call_id": renamed(message["tool_call_id"])}
-        else:
-            calls = [{**call, "id": renamed(call["id"])} for call in message.get("tool_calls", ())]
-            yield {**message, "tool_calls": calls} if calls else message
+    return [renamed(message) for message in messages]
 
 
 def _clipped(message: Message, names: Sequence[str], limit: int) -> Message:

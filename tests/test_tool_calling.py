@@ -40,6 +40,7 @@ from hello_react.memory import Conversation
 from hello_react.prompt import Lang
 from hello_react.text import estimate_tokens
 from hello_react.tool_calling import ToolCallingAgent
+from hello_react.trace import TraceWriter, replay
 from tests.servers import DONE, ModelServer, call, chunk, error, events, message, refuses, text, usage
 
 KEY = "sk-4f9aQ2cXwE7kLm0pRt5v"
@@ -201,15 +202,17 @@ def test_ids_made_up_are_nine_letters_and_digits_and_differ_in_the_whole_run():
     assert all(re.fullmatch("[a-zA-Z0-9]{9}", id) for id in made_up)
 
 
-def test_a_server_that_numbers_each_reply_from_zero_gets_ids_that_differ():
+def test_a_server_that_numbers_each_reply_from_zero_gets_ids_that_differ(tmp_path):
     talk = Conversation()
     replies = [message("", tool_calls=[call(0, "call_0", "now", "{}")])] * 2
     with ModelServer([*replies, text("Noon."), *replies, text("Still noon.")]) as server:
         for question in ("When?", "And now?"):
-            through(server).run(question, verbose=False, conversation=talk)
+            with TraceWriter(tmp_path / "t.jsonl") as writer:
+                through(server).run(question, on_event=writer, conversation=talk)
     ids = ids_sent(server.bodies[-1]["messages"])
     assert len(ids) == len(set(ids)) == 4
     assert len(set(ids_sent(talk.messages()))) == 4
+    assert drain(replay(tmp_path / "t.jsonl")).answer == "Still noon."
     check_protocol(server.bodies[-1]["messages"])
     check_protocol(talk.messages("You help."))
 
