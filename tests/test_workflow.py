@@ -2952,6 +2952,17 @@ def test_options_of_a_wrong_kind_are_named(call: Any, problem: str) -> None:
         Wrong().run_sync()
 
 
+@pytest.mark.parametrize("timeout", [0, -1.5])
+def test_a_wait_whose_time_is_over_already_ends_at_once(timeout: float) -> None:
+    class Late(Workflow):
+        @step
+        async def start(self, ctx: Context, ev: StartEvent) -> StopEvent:
+            return StopEvent(await ctx.wait_for_event(Answer, timeout=timeout))
+
+    with pytest.raises(WorkflowTimeoutError, match=r"waited .* s for Answer"):
+        Late().run_sync()
+
+
 def test_an_error_handler_names_steps_in_a_list() -> None:
     with pytest.raises(WorkflowConfigurationError, match="for_steps must be a list of names, as in"):
         catch_error(for_steps=5)  # type: ignore[call-overload]
