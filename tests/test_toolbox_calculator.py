@@ -110,6 +110,16 @@ def test_functions(expression: str, result: str) -> None:
 
 
 @pytest.mark.parametrize(("expression", "result"), [
+    ("2 < 3", "true"), ("8,849 > 8,611", "true"), ("3 < 3", "false"), ("3 <= 3", "true"), ("3≥4", "false"),
+    ("-220 > -38", "false"), ("1.4 * 1000000 > 600,000", "true"), ("2 ^ 10 > 10 ^ 3 ?", "true"),
+    ("20% > 0.1", "true"), ("sqrt(2)^2 > 2", "false"), ("max(1, 2) ≤ 2", "true"), ("5 ＞ 4", "true"),
+    ("10^-3000 < 10^-2999", "true"),
+])
+def test_comparisons(expression: str, result: str) -> None:
+    assert calculate(expression) == result
+
+
+@pytest.mark.parametrize(("expression", "result"), [
     ("1/3", "0.333333333333333"), ("2/3", "0.666666666666667"), ("2^100", "1267650600228229401496703205376"),
     ("10^20/3", "33333333333333333333.33"), ("exp(50)", "5.18470552858707e+21"),
     ("1/3^50", "1.39295556909854e-24"), ("1.5^1000", "1.23384059690617e+176"),
@@ -124,7 +134,7 @@ def test_printing(expression: str, result: str) -> None:
 
 @pytest.mark.parametrize("expression", [
     "__import__('os').system('id')", "().__class__", "lambda: 1", "open('x')", "(1).__class__",
-    "[x for x in (1,)]", "exec('1')", "1 if 2 else 3", "a := 1", "x = 5", "f'{1}'", "'a' * 9", "2 < 3",
+    "[x for x in (1,)]", "exec('1')", "1 if 2 else 3", "a := 1", "x = 5", "f'{1}'", "'a' * 9", "1 == 1",
     "2 & 3", "~2", "1; 2", "@", "\x00", "math.pow", "sqrt.__class__", "{1: 2}", "1j", "0x10", "1_000", "_",
     "sqrt(**{})", "1\\\n+1",
 ])
@@ -147,6 +157,7 @@ def test_code_is_refused(expression: str) -> None:
     ("factorial(-1)", "negative"), ("2.5!", "whole numbers"), ("gcd(2.5, 5)", "whole numbers"),
     ("round(1, 0.5)", "whole numbers"), ("sqrt", "in brackets"), ("sum 3", "in brackets"),
     ("sqrt(1, 234)", "1 value(s), not 2"), ("round(1, 2, 3)", "1 to 2 value(s)"), ("min()", "1 or more"),
+    ("2 < 3 < 4", "'<' is not expected"), ("3 >", "ends too early"), ("(2 < 3) * 2", "'<' is not expected"),
     ("$5 + €3", "currencies $ and €"), ("1.2.3", "write * to multiply"),
 ])
 def test_mistakes_are_told(expression: str, hint: str) -> None:

@@ -2,17 +2,20 @@
 
 Takes an expression, gives the result as text. It has its own small parser; nothing is ever run as Python.
 Whole numbers, decimals and fractions are exact; roots, logarithms and angles (radians) have 15 digits. Size,
-length and depth are bounded. No variables, units, comparisons or words.
+length and depth are bounded. A comparison gives true or false. No variables, units or words.
 
     >>> calculate("(2123 + 2321) * 312")
     '1386528'
     >>> calculate("0.1 + 0.2"), calculate("15% of 80"), calculate("√2")
     ('0.3', '12', '1.4142135623731')
+    >>> calculate("8849 > 8611")
+    'true'
 """
 
 from __future__ import annotations
 
 import math
+import operator
 import re
 import unicodedata
 from collections.abc import Callable, Iterator
@@ -34,7 +37,7 @@ _FULL_WIDTH = {chr(code + 0xFEE0): chr(code) for code in range(0x21, 0x7F)}
 _SIGNS = str.maketrans({**dict.fromkeys("×✕✖·⋅∙", "*"), **dict.fromkeys("÷∕⁄", "/"),
                         **dict.fromkeys("−–—", "-"), "、": ",", "π": "pi", **_FULL_WIDTH})
 _NUMBER = r"(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?"
-_TOKEN = re.compile(rf"{_NUMBER}|(?:math\.)?[^\W\d]\w*|[⁰¹²³⁴⁵⁶⁷⁸⁹⁻]+|\*\*|//|\S", re.ASCII)
+_TOKEN = re.compile(rf"{_NUMBER}|(?:math\.)?[^\W\d]\w*|[⁰¹²³⁴⁵⁶⁷⁸⁹⁻]+|\*\*|//|[<>]=|\S", re.ASCII)
 _GROUPED = re.compile(r"\d{1,3}(?:,\d{3})+(?:\.\d*)?(?![\d,])", re.ASCII)
 
 
@@ -44,7 +47,7 @@ def calculate(expression: str) -> str:
 
     Signs: + - * / // ^ (or **) ! and × ÷ √ ² °. Functions: abs, ceil, cos, exp, factorial, floor, gcd, lcm,
     ln, log (natural, or log(x, base)), log2, log10, max, min, round (halves away from zero), sin, sqrt, sum,
-    tan. Constants: pi, e.
+    tan. Constants: pi, e. Two sides may be compared by < <= > >= (or ≤ ≥): the result is true or false.
 
     `%` is percent, unless a number, a name or a bracket follows: then it is modulo, as `mod` always is (both
     with the sign of the divisor). A percentage is added only to 1 or to another one: 200 + 10% is refused, as
@@ -52,7 +55,7 @@ def calculate(expression: str) -> str:
     groups thousands. A currency sign is dropped if there is only one kind.
 
     Returns:
-        The result: exact, else with 15 significant digits.
+        The result: exact, else with 15 significant digits; of a comparison, true or false.
 
     Raises:
         ToolError: what is wrong with the expression, for the model.
@@ -67,7 +70,7 @@ def calculate(expression: str) -> str:
         raise _error(f"it mixes the currencies {' and '.join(sorted(currencies))}")
     text = "".join(" " if sign in currencies else sign for sign in text)
     try:
-        return _as_text(_Parser(text).result())
+        return _Parser(text).result()
     except ZeroDivisionError:
         raise _error("it divides by zero") from None
     except OverflowError:
@@ -88,11 +91,15 @@ class _Parser:
         self.depth = 0
         self.is_percent = False  # whether the term just read was a bare percentage
 
-    def result(self) -> Number:
+    def result(self) -> str:
         value = self.sum()
+        if sign := self.take(*_COMPARISONS):
+            text = str(_COMPARISONS[sign](_exact(value), _exact(self.sum()))).lower()
+        else:
+            text = _as_text(value)
         if self.next:
             raise self.unexpected()
-        return value
+        return text
 
     @property
     def next(self) -> str:
@@ -375,6 +382,10 @@ def _lcm(*values: Number) -> Number:
     return Fraction(math.lcm(*(_whole(value, "lcm") for value in values)))
 
 
+_COMPARISONS: dict[str, Callable[[Fraction, Fraction], bool]] = {
+    "<": operator.lt, "<=": operator.le, "≤": operator.le,
+    ">": operator.gt, ">=": operator.ge, "≥": operator.ge,
+}
 _CONSTANTS: dict[str, Number] = {"pi": math.pi, "e": math.e}
 # Name: function, least and most number of values. Angles a hair from a multiple of pi give 0, hence round.
 _FUNCTIONS: dict[str, tuple[Callable[..., Number], int, int]] = {

@@ -60,16 +60,19 @@ SUMS = _lines("SUMS")
 TOOLS = [line.split(" ;") for line in _lines("TOOLS")]
 """Names ; descriptions ; parameters ("-": none, empty: one text) ; questions ; input ; results ; answer."""
 THINGS, QUALITIES = _words("THINGS"), _words("QUALITIES")
+NUMBERS = _words("NUMBERS")
+"""Small numbers in words, from zero on."""
 QUALITY_ASKED, QUALITY_TOLD = _lines("QUALITY_ASKED"), _lines("QUALITY_TOLD")
 """Tools made of a thing and a quality of it: questions and descriptions."""
 POLITE, POLITE_AFTER = _lines("POLITE"), _lines("POLITE_AFTER")
 COMPARED = {
     name: _lines(name)
     for name in (
-        *("DIFFERENCE", "DIFFERENCE_MORE", "DIFFERENCE_PEOPLE", "TOGETHER", "TIMES", "WHICH", "WHICH_PEOPLE"),
+        *("DIFFERENCE", "DIFFERENCE_MORE", "DIFFERENCE_PEOPLE", "TOGETHER", "TIMES"),
+        *("WHICH", "WHICH_PEOPLE", "WHICH_NOUN"),
         *("OLDER", "YOUNGER", "AGE", "SPAN_TO_YEAR", "SPAN_AGE_IN", "SPAN_BIRTHS", "SPAN_THINGS"),
         *("IS_MORE", "IS_LESS", "BOTH", "FOLLOW_UP", "DESCRIBED", "HOP_ASIDE", "NOT_THE"),
-        *("IS_COMPARED", "IS_COMPARED_PEOPLE", "IS_COMPARED_BORN"),
+        *("IS_COMPARED", "IS_COMPARED_PEOPLE", "IS_COMPARED_NOUN", "IS_COMPARED_BORN"),
     )
 }
 """Questions about one or two subjects {x} and {y} by what is done with their facts."""
@@ -81,3 +84,5 @@ POINTERS = {kind: names.split(", ") for kind, names in (line.split(": ") for lin
 """How a question points at a subject through another one, by the fact that leads there."""
 READING = _lines("READING")
 """Questions on the shipped articles: title | question | answer, or "-" and a word that the article lacks."""
+TWO_ARTICLES = _lines("TWO_ARTICLES")
+"""On two shipped articles: what is done | title | title | question | words of the one | of the other."""

@@ -18,6 +18,7 @@ from ...events import Observation, Reply, Step
 from ...guards import REPEAT_NOTE
 from ...parser import Action
 from ...prompt import render_step
+from ...toolbox.calculator import calculate
 from ...tools import ToolExecutor
 from ..prompt import trained_prompt
 from . import phrases
@@ -167,7 +168,7 @@ class Script:
             question = question.rstrip("?") + "??"
         elif style < 0.25 and self.kind not in _CASE_MATTERS:
             self._letters = rng.choice([str.lower, str.lower, str.lower, str.upper])
-            self._names = tuple(name.removeprefix("the ") for name in names)
+            self._names = tuple(name.removeprefix("the ") for name in names if name and name in question)
             question = self._letters(question)
         self.question = question
 
@@ -283,20 +284,24 @@ def _mistyped(question: str, names: tuple[str, ...], rng: random.Random) -> str:
     places = [
         place
         for place, word in enumerate(words)
-        if word.isalpha() and word.islower() and len(word) > 3 and word not in fixed
+        if word.isalpha() and word.islower() and len(word) > 2 and word not in fixed
     ]
-    for place in rng.sample(places, min(len(places), rng.randint(1, 2))):
-        word = words[place]
-        at = rng.randrange(1, len(word) - 1)
-        words[place] = rng.choice(
-            [
-                word[:at] + word[at + 1 :],
-                word[:at] + word[at + 1] + word[at] + word[at + 2 :],
-                word[:at] + word[at] + word[at:],
-                word[:at] + rng.choice("aeiourstnl") + word[at + 1 :],
-            ]
-        )
+    for place in rng.sample(places, min(len(places), rng.randint(1, 3))):
+        words[place] = _misspelt(words[place], rng)
     return " ".join(words)
+
+
+def _misspelt(word: str, rng: random.Random) -> str:
+    """`word`, of three letters or more, with a letter lost, doubled, wrong or in the place of the next."""
+    at = rng.randrange(1, len(word) - 1)
+    return rng.choice(
+        [
+            word[:at] + word[at + 1 :],
+            word[:at] + word[at + 1] + word[at] + word[at + 2 :],
+            word[:at] + word[at] + word[at:],
+            word[:at] + rng.choice("aeiourstnl") + word[at + 1 :],
+        ]
+    )
 
 
 def _fact(script: Script) -> None:
@@ -414,7 +419,14 @@ def _sum(script: Script) -> None:
         asked = rng.choice(
             ["What is {}?", "Calculate {}.", "{}", "How much is {}?", "compute {}", "Evaluate {}", "{} = ?"]
         ).format(expression)
-    script.ask(fill(asked, slots), *slots.values(), expression)
+    spoken = dict(slots)
+    if unit and rng.random() < 0.25:
+        small = {one: phrases.NUMBERS[int(slots[one])] for one in "st" if int(slots[one]) <= 20}
+        spoken.update({one: word for one, word in small.items() if f"{{{one}}} " in asked})
+    question = fill(asked, spoken)
+    if asked[0] == "{":
+        question = question[:1].upper() + question[1:]
+    script.ask(question, *spoken.values(), expression)
     given = fill(expression, slots)
     if unit:
         given = given.replace(",", "")
@@ -456,6 +468,16 @@ _SUPERLATIVES = {
     "founded": [("newer", "older")],
 }
 """Words for more and less of a fact."""
+_GREATNESS = {
+    "melting": ("higher", "lower"),
+    "boiling": ("higher", "lower"),
+    "density": ("higher", "lower"),
+    "number": ("higher", "lower"),
+    "distance": ("greater", "smaller"),
+    "period": ("longer", "shorter"),
+    "employees": ("greater", "smaller"),
+}
+"""Words for more and less of a fact that is asked for by its noun."""
 _FACTORS = {"": "", "million": " * 1000000", "billion": " * 1000000000"}
 _DIFFERENCE = {
     "height": ("higher", "taller"),
@@ -527,7 +549,11 @@ def _difference(script: Script) -> None:
     else:
         asked = script.compared("DIFFERENCE", x=x, y=y, noun=noun)
     script.ask(asked, x, y)
-    left, right = _both(script, first, second, attribute)
+    _apart(script, *_both(script, first, second, attribute))
+
+
+def _apart(script: Script, left: str, right: str) -> None:
+    """Calculate the difference of two values and finish with it."""
     expression, factor, unit = _expression(left, right)
     result = script.calculate(f"{left} and {right}: I need the difference.", expression)
     answer = " ".join(filter(None, [result.removeprefix("-"), factor, unit]))
@@ -543,6 +569,11 @@ def _together(script: Script) -> None:
     asked = script.compared("TOGETHER" if sign == "+" else "TIMES", x=x, y=y, noun=noun, plain=plain)
     script.ask(asked, x, y)
     left, right = _both(script, first, second, attribute)
+    _joined(script, left, right, sign)
+
+
+def _joined(script: Script, left: str, right: str, sign: str) -> None:
+    """Calculate the sum ("+") of two values, or one divided by the other ("/"), and finish with it."""
     (a, a_factor, unit), (b, b_factor, b_unit) = _number(left), _number(right)
     if unit != b_unit or a_factor != b_factor or (b.startswith("-") and sign == "/"):
         raise Unsuited
@@ -554,34 +585,40 @@ def _together(script: Script) -> None:
 
 def _which(script: Script) -> None:
     """Which of two is higher, longer, ...: the larger (or smaller) number tells."""
-    counted = (*(one for one in _SUPERLATIVES if one != "born"), "population", "height", "length")
-    first, second, attribute = _pair(script, counted)
+    counted = (one for one in (*_SUPERLATIVES, *_GREATNESS) if one != "born")
+    first, second, attribute = _pair(script, (*counted, "population", "population", "height", "length"))
     x, y, rng = first.name, second.name, script.rng
+    more, claimed = rng.random() < 0.7, rng.random() < 0.45
+    table, noun = "", phrases.ATTRIBUTES[attribute].noun
     if attribute == "population":
-        more = rng.random() < 0.8
-        word = "more" if more else "fewer"
-        asked = script.compared("WHICH_PEOPLE", x=x, y=y, word=word, kind=_kind(first))
+        table, word = "_PEOPLE", "more" if more else "fewer"
+    elif attribute in _GREATNESS:
+        table, word = "_NOUN", _GREATNESS[attribute][0 if more else 1]
     else:
-        more = rng.random() < 0.7
         word = rng.choice(_SUPERLATIVES[attribute])[0 if more else 1]
-        asked = script.compared("WHICH", x=x, y=y, word=word, kind=_kind(first))
-    claimed = rng.random() < 0.35
-    if claimed:
-        table = "IS_COMPARED_PEOPLE" if attribute == "population" else "IS_COMPARED"
-        asked = script.compared(table, x=x, y=y, word=word)
+    table = f"{'IS_COMPARED' if claimed else 'WHICH'}{table}"
+    asked = script.compared(table, x=x, y=y, word=word, noun=noun, kind=_kind(first))
+    if attribute == "area" and rng.random() < 0.4:
+        asked = asked.replace(f"{word} than", f"{word} in area than")
     script.ask(asked, x, y)
-    left, right = _both(script, first, second, attribute)
-    wanted = _compare(script, (first, second), (left, right), more)
-    thought = f"{wanted[0]} is {wanted[1].name}"
+    values = _both(script, first, second, attribute)
     if claimed:
-        _judge(script, thought, wanted[1] is first)
-    else:
-        script.finish(f"{thought}.", wanted[1].name.removeprefix("the "))
+        _judge(script, (first, second), values, more)
+        return
+    found, wanted = _compare(script, (first, second), values, more)
+    script.finish(f"{found} is {wanted.name}.", wanted.name.removeprefix("the "))
 
 
-def _judge(script: Script, thought: str, right: bool) -> None:
-    """Finish with yes or no."""
-    script.finish(f"{thought}, {'as asked' if right else 'not as asked'}.", "Yes" if right else "No")
+def _judge(script: Script, subjects: tuple[Subject, Subject], values: tuple[str, str], more: bool) -> None:
+    """Let the calculator say whether the first value is more (or less) than the second: yes or no."""
+    said, (left, right), pairs = _sides(subjects, values)
+    asked = f"Is {said[0]} {'more' if more else 'less'} than {said[1]}?"
+    _answer(script, script.calculate(f"{pairs} {asked}", f"{left} {'>' if more else '<'} {right}"))
+
+
+def _answer(script: Script, result: str) -> None:
+    """Yes for what the calculator says is true, no for what is false."""
+    script.finish(f"That is {result}.", "Yes" if result == "true" else "No")
 
 
 def _kind(subject: Subject) -> str:
@@ -593,25 +630,31 @@ def _compare(
     script: Script, subjects: tuple[Subject, Subject], values: tuple[str, str], larger: bool
 ) -> tuple[str, Subject]:
     """Let the calculator find the larger (or smaller) of two values; gives it and whose it is."""
+    said, numbers, pairs = _sides(subjects, values)
+    script.calculate(
+        f"{pairs} I need the {'larger' if larger else 'smaller'} one.",
+        f"{'max' if larger else 'min'}({numbers[0]}, {numbers[1]})",
+    )
+    place = (calculate(f"{numbers[1]} > {numbers[0]}") == "true") == larger
+    return said[place], subjects[place]
+
+
+def _sides(
+    subjects: tuple[Subject, Subject], values: tuple[str, str]
+) -> tuple[list[str], list[str], str]:
+    """Two values as a thought names them, as the calculator takes them, and told with their subjects."""
     parts = [_number(value) for value in values]
     if parts[0][2] != parts[1][2]:
         raise Unsuited
     same = parts[0][1] == parts[1][1]
     numbers = [number if same else f"{number}{_FACTORS[factor]}" for number, factor, _ in parts]
+    if calculate(f"{numbers[0]} - ({numbers[1]})") == "0":
+        raise Unsuited
     said = [
         value if not same or factor else number
         for value, (number, factor, _) in zip(values, parts, strict=True)
     ]
-    pairs = [f"{one} is {subject.name}" for one, subject in zip(said, subjects, strict=True)]
-    script.calculate(
-        f"{pairs[0]}, {pairs[1]}. I need the {'larger' if larger else 'smaller'} one.",
-        f"{'max' if larger else 'min'}({numbers[0]}, {numbers[1]})",
-    )
-    sizes = [float(number) * {"": 1, "million": 1e6, "billion": 1e9}[factor] for number, factor, _ in parts]
-    if sizes[0] == sizes[1]:
-        raise Unsuited
-    place = (sizes[1] > sizes[0]) == larger
-    return said[place], subjects[place]
+    return said, numbers, f"{said[0]} is {subjects[0].name}, {said[1]} is {subjects[1].name}."
 
 
 def _year(date: str) -> str:
@@ -634,13 +677,12 @@ def _older(script: Script) -> None:
     if claimed:
         asked = script.compared("IS_COMPARED_BORN", x=x, y=y, when=when)
     script.ask(asked, x, y)
-    left, right = _both(script, first, second, "born")
-    _, wanted = _compare(script, (first, second), (_year(left), _year(right)), not earlier)
-    thought = f"{_year(wanted.facts['born'])} is {wanted.name}"
+    left, right = map(_year, _both(script, first, second, "born"))
     if claimed:
-        _judge(script, thought, wanted is first)
-    else:
-        script.finish(f"{thought}.", wanted.name)
+        _judge(script, (first, second), (left, right), not earlier)
+        return
+    found, wanted = _compare(script, (first, second), (left, right), not earlier)
+    script.finish(f"{found} is {wanted.name}.", wanted.name)
 
 
 def _age(script: Script) -> None:
@@ -686,7 +728,11 @@ def _span(script: Script) -> None:
     beginning = {"year": "publication", "founded": "foundation"}.get(attribute, "beginning")
     table = "SPAN_BIRTHS" if attribute == "born" else "SPAN_THINGS"
     script.ask(script.compared(table, x=x, y=y, beginning=beginning), x, y)
-    left, right = _both(script, first, second, attribute)
+    _years_apart(script, *_both(script, first, second, attribute))
+
+
+def _years_apart(script: Script, left: str, right: str) -> None:
+    """Calculate the years between two dates and finish with them."""
     if _year(left) == _year(right):
         raise Unsuited
     result = script.calculate(
@@ -809,13 +855,9 @@ def _yes_no(script: Script) -> None:
             limit_asked,
         )
         value = script.read(subject, attribute)
-        result = script.calculate(
-            f"{script.says(subject, attribute)}. I compare it with {limit} {unit}.",
-            f"{_number(value)[0]} - {limit}",
-        )
-        negative = result.startswith("-")
-        sign, answer = "negative" if negative else "positive", "Yes" if negative == less else "No"
-        script.finish(f"The difference is {sign}.", answer)
+        number = _number(value)[0]
+        thought = f"{script.says(subject, attribute)}. Is {number} {'less' if less else 'more'} than {limit}?"
+        _answer(script, script.calculate(thought, f"{number} {'<' if less else '>'} {limit}"))
         return
     attribute = rng.choice(
         [
@@ -954,8 +996,44 @@ def _reading(script: Script) -> None:
     _told(script, subject, answer, f"I look up {subject.name}.")
 
 
+def _two_articles(script: Script) -> None:
+    """A question written for two of the shipped articles: one leads to the other, or they are compared."""
+    titles = {one.title: one for one in script.world.real}
+    line = script.rng.choice(chosen(phrases.TWO_ARTICLES, script.world.held_out))
+    kind, first_title, second_title, question, left, right = line.split(" | ")
+    first, second = titles[first_title], titles[second_title]
+    left, right = first.as_here(left), second.as_here(right)
+    if first.text.count(left) != 1 or second.text.count(right) != 1:
+        raise Unsuited
+    script.ask(first.as_here(question), first.name, *[second.name] if kind != "hop" else [], right)
+    sentence = _opened(script, first, left, f"I look up {first.name}.")
+    if kind == "hop":
+        _told(script, second, right, f"{sentence} Now I look up {second.name}.")
+        return
+    _opened(script, second, right, f"{left} is {first.name}. Now I look up {second.name}.")
+    if kind == "years":
+        _years_apart(script, left, right)
+    elif kind == "diff":
+        _apart(script, left, right)
+    elif kind in ("sum", "times"):
+        _joined(script, left, right, "+" if kind == "sum" else "/")
+    else:
+        dates = [re.fullmatch(r"(?:.* )?(\d{4})", value) for value in (left, right)]
+        values = (dates[0][1], dates[1][1]) if dates[0] and dates[1] else (left, right)
+        if kind in ("more", "less"):
+            _judge(script, (first, second), values, kind == "more")
+            return
+        found, wanted = _compare(script, (first, second), values, kind == "larger")
+        script.finish(f"{found} is {wanted.name}.", wanted.name.removeprefix("the "))
+
+
 def _told(script: Script, subject: Subject, answer: str, thought: str) -> None:
     """Open an article and finish with what a sentence of it says."""
+    script.finish(_opened(script, subject, answer, thought), answer)
+
+
+def _opened(script: Script, subject: Subject, answer: str, thought: str) -> str:
+    """Open an article; the sentence of it that tells `answer`, if it is short enough for a thought."""
     plain = subject.name.removeprefix("the ")
     if not script.kit.search:
         raise Unsuited
@@ -965,7 +1043,7 @@ def _told(script: Script, subject: Subject, answer: str, thought: str) -> None:
     if answer not in seen:
         raise Unsuited
     sentence = next(one for one in re.split(r"(?<=[a-z)\d]\.) (?=[A-Z])", subject.text) if answer in one)
-    script.finish(sentence if len(sentence) < 160 else f"The article says {answer}.", answer)
+    return sentence if len(sentence) < 160 else f"The article says {answer}."
 
 
 def _unknown(script: Script) -> None:
@@ -987,20 +1065,21 @@ def _unknown(script: Script) -> None:
     plain = subject.name.removeprefix("the ")
     if len(plain) < 4:
         raise Unsuited
-    at = rng.randrange(1, len(plain) - 1)
-    wrong = rng.choice(
-        [
-            plain[:at] + plain[at + 1 :],
-            plain[:at] + plain[at] + plain[at:],
-            plain[:at] + rng.choice("aeiourstln") + plain[at + 1 :],
-        ]
-    )
-    script.ask(script.phrase(attribute, wrong), wrong)
+    wrong = _misspelt(plain, rng)
+    if rng.random() < 0.4:
+        wrong = wrong.lower()
+    read = [pair for pair in subject.reading if plain in pair[0] and not pair[1].startswith("-")]
+    question, answer = rng.choice(read) if read and rng.random() < 0.6 else ("", "")
+    script.ask(question.replace(plain, wrong) or script.phrase(attribute, wrong), wrong, answer)
+    noun = phrases.ATTRIBUTES[attribute].noun
     seen = script.act(
-        f"I need the {phrases.ATTRIBUTES[attribute].noun} of {wrong}.", script.kit.search, wrong
+        f"I look up {wrong}." if question else f"I need the {noun} of {wrong}.", script.kit.search, wrong
     )
     if "could not find" not in seen or subject.title not in seen or wrong == plain:
         raise Unsuited
+    if question:
+        _told(script, subject, answer, f"{subject.title} must be meant.")
+        return
     value = script.read(subject, attribute, f"{subject.title} must be meant.")
     script.finish(f"{script.says(subject, attribute)}.", script.wanted(value))
 
@@ -1150,23 +1229,24 @@ def _after_a_slip(script: Script) -> None:
 
 
 PLANS: dict[str, tuple[Callable[[Script], None], float]] = {
-    "fact": (_fact, 30),
-    "reading": (_reading, 70),
-    "sum": (_sum, 36),
+    "fact": (_fact, 26),
+    "reading": (_reading, 76),
+    "two articles": (_two_articles, 40),
+    "sum": (_sum, 66),
     "tool": (_tool, 36),
-    "difference": (_difference, 22),
-    "together": (_together, 8),
-    "which": (_which, 18),
+    "difference": (_difference, 16),
+    "together": (_together, 6),
+    "which": (_which, 26),
     "older": (_older, 9),
-    "age": (_age, 8),
+    "age": (_age, 6),
     "span": (_span, 7),
-    "two hops": (_two_hops, 32),
+    "two hops": (_two_hops, 24),
     "with factor": (_with_factor, 6),
     "yes or no": (_yes_no, 8),
     "two intents": (_two_intents, 12),
-    "described": (_described, 12),
-    "missing": (_missing, 24),
-    "unknown": (_unknown, 9),
+    "described": (_described, 8),
+    "missing": (_missing, 18),
+    "unknown": (_unknown, 16),
     "out of reach": (_out_of_reach, 6),
     "unfitting": (_unfitting, 4),
     "talk": (_talk, 3),

@@ -13,7 +13,7 @@ import re
 import shutil
 import tempfile
 import weakref
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from ...toolbox import encyclopedia
@@ -30,6 +30,12 @@ class Subject:
     text: str
     reading: tuple[tuple[str, str], ...] = ()
     """Questions on this article from `phrases.READING`, with their answers."""
+    changes: dict[str, str] = field(default_factory=dict)
+    """Numbers of the shipped article, and what stands in their place here."""
+
+    def as_here(self, text: str) -> str:
+        """Words about the shipped article, with the numbers that it has here."""
+        return _NUMBER.sub(lambda match: self.changes.get(match[0], match[0]), text)
 
     @property
     def name(self) -> str:
@@ -152,18 +158,14 @@ def _real_subjects(rng: random.Random, held_out: bool) -> list[Subject]:
     for line in encyclopedia.Encyclopedia().path.read_text(encoding="utf-8").splitlines():
         entry = json.loads(line)
         changes = _other_numbers(entry["text"], rng) if rng.random() < 0.6 else {}
-
-        def changed(text: str, changes: dict[str, str] = changes) -> str:
-            return _NUMBER.sub(lambda match: changes.get(match[0], match[0]), text)
-
-        text = changed(entry["text"])
-        facts = {}
+        bare = Subject(entry["title"], entry["kind"], {}, entry["text"], changes=changes)
+        text, facts = bare.as_here(bare.text), {}
         for attribute in (*_WHICH[entry["kind"]], "what"):
             if found := re.search(_REAL_FACTS[attribute], text):
                 facts[attribute] = next(filter(None, found.groups()))
-        asked = [(changed(one), changed(answer)) for one, answer in questions.get(entry["title"], ())]
+        asked = [(bare.as_here(one), bare.as_here(answer)) for one, answer in questions.get(bare.title, ())]
         reading = tuple(pair for pair in asked if pair[1].startswith("-") or text.count(pair[1]) == 1)
-        subjects.append(Subject(entry["title"], entry["kind"], facts, text, reading))
+        subjects.append(replace(bare, facts=facts, text=text, reading=reading))
     return subjects
 
 
