@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from hello_react.local.training.plans import NOT_FOUND, PLANS, Run
 from hello_react.local.training.trajectories import groups
 from hello_react.local.training.world import chosen
 from hello_react.parser import Action, Finish, parse
+from hello_react.toolbox.calculator import calculate
 
 
 def runs(count: int, seed: int = 5, held_out: bool = False) -> list[Run]:
@@ -52,6 +54,14 @@ def test_all_kinds_of_questions_come(many: list[Run]) -> None:
     assert {run.kind for run in many} == set(PLANS)
     assert any(run.answer == NOT_FOUND for run in many)
     assert any(run.conversation for run in many)
+
+
+def test_a_comparison_is_the_calculators_to_judge(many: list[Run]) -> None:
+    judged = [run for run in many if run.answer in ("Yes", "No") and re.search("[<>]", run.replay[-1][1])]
+    assert {run.kind for run in judged} >= {"which", "yes or no"}
+    for run in judged:
+        _, expression, result = run.replay[-1]
+        assert calculate(expression) == result == {"Yes": "true", "No": "false"}[run.answer]
 
 
 def test_what_is_held_out_is_not_trained_on(many: list[Run]) -> None:

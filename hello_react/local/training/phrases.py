@@ -84,5 +84,5 @@ POINTERS = {kind: names.split(", ") for kind, names in (line.split(": ") for lin
 """How a question points at a subject through another one, by the fact that leads there."""
 READING = _lines("READING")
 """Questions on the shipped articles: title | question | answer, or "-" and a word that the article lacks."""
-TWO_ARTICLES = _lines("TWO_ARTICLES")
-"""On two shipped articles: what is done | title | title | question | words of the one | of the other."""
+TWO_FACTS = _lines("TWO_FACTS")
+"""On two facts of articles: what is done | title | title | question | words of the one | of the other."""

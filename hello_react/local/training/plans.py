@@ -693,17 +693,18 @@ def _age(script: Script) -> None:
 
 def _age_of(script: Script, subject: Subject, thought: str) -> None:
     """Read both dates of a person and calculate the age at death."""
-    born, died = subject.facts["born"], subject.facts["died"]
-    if _as_digits(born) >= _as_digits(died):
-        raise Unsuited
-    seen = script.read(subject, "born", thought)
+    born, died = script.read(subject, "born", thought), subject.facts["died"]
     if died not in script._history:
         raise Unsuited
-    result = script.calculate(
-        f"Born on {seen}, died on {died}: I calculate the age.",
-        f"floor(({_as_digits(died)} - {_as_digits(born)}) / 10000)",
-    )
-    script.finish(f"{subject.name} was {result} years old.", f"{result} years")
+    _years_old(script, born, died, f"Born on {born}, died on {died}: I calculate the age.")
+
+
+def _years_old(script: Script, born: str, then: str, thought: str) -> None:
+    """Calculate the age on a day and finish with it."""
+    if _as_digits(born) >= _as_digits(then):
+        raise Unsuited
+    result = script.calculate(thought, f"floor(({_as_digits(then)} - {_as_digits(born)}) / 10000)")
+    script.finish(f"The age is {result} years.", f"{result} years")
 
 
 def _span(script: Script) -> None:
@@ -996,10 +997,10 @@ def _reading(script: Script) -> None:
     _told(script, subject, answer, f"I look up {subject.name}.")
 
 
-def _two_articles(script: Script) -> None:
-    """A question written for two of the shipped articles: one leads to the other, or they are compared."""
+def _two_facts(script: Script) -> None:
+    """A question written for two facts of shipped articles: one leads to the other, or both are needed."""
     titles = {one.title: one for one in script.world.real}
-    line = script.rng.choice(chosen(phrases.TWO_ARTICLES, script.world.held_out))
+    line = script.rng.choice(chosen(phrases.TWO_FACTS, script.world.held_out))
     kind, first_title, second_title, question, left, right = line.split(" | ")
     first, second = titles[first_title], titles[second_title]
     left, right = first.as_here(left), second.as_here(right)
@@ -1010,8 +1011,14 @@ def _two_articles(script: Script) -> None:
     if kind == "hop":
         _told(script, second, right, f"{sentence} Now I look up {second.name}.")
         return
-    _opened(script, second, right, f"{left} is {first.name}. Now I look up {second.name}.")
-    if kind == "years":
+    if second is not first:
+        said = f"{left} is {first.name}" if kind not in ("age", "both") else f"I have {left}"
+        _opened(script, second, right, f"{said}. Now I look up {second.name}.")
+    if kind == "both":
+        script.finish(f"I have both: {left} and {right}.", f"{left} and {right}")
+    elif kind == "age":
+        _years_old(script, left, right, f"Born on {left}, then it was {right}: I calculate the age.")
+    elif kind == "years":
         _years_apart(script, left, right)
     elif kind == "diff":
         _apart(script, left, right)
@@ -1229,21 +1236,21 @@ def _after_a_slip(script: Script) -> None:
 
 
 PLANS: dict[str, tuple[Callable[[Script], None], float]] = {
-    "fact": (_fact, 26),
+    "fact": (_fact, 22),
     "reading": (_reading, 76),
-    "two articles": (_two_articles, 40),
+    "two facts": (_two_facts, 56),
     "sum": (_sum, 66),
     "tool": (_tool, 36),
-    "difference": (_difference, 16),
+    "difference": (_difference, 13),
     "together": (_together, 6),
     "which": (_which, 26),
     "older": (_older, 9),
-    "age": (_age, 6),
-    "span": (_span, 7),
-    "two hops": (_two_hops, 24),
+    "age": (_age, 5),
+    "span": (_span, 5),
+    "two hops": (_two_hops, 20),
     "with factor": (_with_factor, 6),
     "yes or no": (_yes_no, 8),
-    "two intents": (_two_intents, 12),
+    "two intents": (_two_intents, 9),
     "described": (_described, 8),
     "missing": (_missing, 18),
     "unknown": (_unknown, 16),
