@@ -77,6 +77,17 @@ def test_lookup_is_literal() -> None:
     assert "needs a keyword" in page.lookup("  ")
 
 
+@pytest.mark.parametrize(("keyword", "nearest"), [
+    ("curency", "currency"), ("POPULATON", "population"), ("Pretorria", "Pretoria"), ("rand's", "rand"),
+])
+def test_a_word_spelt_wrong_is_told_the_nearest_one(keyword: str, nearest: str) -> None:
+    page = Page("South Africa", "Its currency is the rand. Pretoria is a capital. The population was 63 million.")
+    assert page.lookup(keyword) == (
+        f'"{keyword}" is not on the page "South Africa"; the nearest word there is "{nearest}". '
+        "Look up another word, or search for another page.")
+    assert "nearest" not in page.lookup("mayor") + page.lookup("x" * 100_000)
+
+
 def test_pages_share_nothing() -> None:
     first, second = Page("A", "One two."), Page("A", "One two.")
     assert first.lookup("one") == second.lookup("one") == "(Result 1 / 1) One two."

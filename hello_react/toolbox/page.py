@@ -11,6 +11,7 @@ Takes a title and plain text; gives the observations of the paper's Wikipedia en
 
 from __future__ import annotations
 
+import difflib
 import re
 
 # Words whose full stop ends no sentence before a name, before a number, or before most other words.
@@ -23,6 +24,7 @@ _OPENER = re.compile("the|an?|its?|[io]n|at|s?he|his|her|they|their|th[eo]se|thi
 # A stop and the quotes and brackets that close behind it; Western stops need white space or the end after it.
 _STOP = re.compile("(?:[。！？…]+|(?<![.!?])[.!?]+(?=[\"'”’)\\]]{0,4}(?:\\s|\\Z)))[\"'”’」』）》)\\]]{0,4}")
 _WORD_BEFORE = re.compile(r"[^\W_]+(?:\.[^\W_]+)*\Z")
+_WORD = re.compile(r"[^\W\d_]{3,40}")
 _WORD_AFTER = re.compile(r"\s*[\"'“‘(]?([^\W_]+)")
 
 
@@ -84,10 +86,16 @@ class Page:
             return "Lookup needs a keyword, such as Lookup[population]."
         hits = [one for one in self.sentences if wanted in one.casefold()]
         if not hits:
-            return (f'"{keyword.strip()}" is not on the page "{self.title}". '
+            return (f'"{keyword.strip()}" is not on the page "{self.title}"{self._nearest(wanted)}. '
                     "Look up another word, or search for another page.")
         index = self._seen.get(wanted, 0)
         if index == len(hits):
             return f'No more results for "{keyword.strip()}" on the page "{self.title}".'
         self._seen[wanted] = index + 1
         return f"(Result {index + 1} / {len(hits)}) {hits[index]}"
+
+    def _nearest(self, wanted: str) -> str:
+        """Names the word of the page that is spelt nearly like this one, if there is one."""
+        words = {word.casefold(): word for one in self.sentences for word in _WORD.findall(one)}
+        near = difflib.get_close_matches(wanted, words if len(wanted) <= 40 else (), 1, 0.8)
+        return f'; the nearest word there is "{words[near[0]]}"' if near else ""
