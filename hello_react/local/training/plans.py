@@ -71,6 +71,9 @@ _OPENERS = (
     "Tell",
     "Into",
 )
+_CONTENT_WORD = re.compile(
+    r"\b(?!(?:what|which|when|where|whose|many|much|does|were|have|that|this|with|from|your|please)\b)[a-z]{4,}"
+)
 _CASE_MATTERS = ("tool", "failing", "unfitting", "after a slip")
 """Kinds whose questions are never written in small or capital letters throughout."""
 
@@ -229,11 +232,19 @@ class Script:
         seen = self.act(thought, self.kit.search, plain)
         if " may mean" in seen and subject.title in seen and subject.title != plain:
             seen = self.act(f"I mean the {subject.kind}.", self.kit.search, subject.title)
-        if value not in seen and self.kit.lookup and not seen.startswith(("I could not", "Could not")):
+        if value in seen:
+            self.look_in_vain(f"The {noun} is not there yet; I look it up.", 0.1)
+        elif self.kit.lookup and not seen.startswith(("I could not", "Could not")):
             seen = self.act(f"The {noun} is not there yet; I look it up.", self.kit.lookup, word)
         if value not in seen:
             raise Unsuited
         return value
+
+    def look_in_vain(self, thought: str, share: float) -> None:
+        """Now and then, look up a word of the question although all is there: a slip to go on from."""
+        words = _CONTENT_WORD.findall(self.question)
+        if self.kit.lookup and words and self.rng.random() < share:
+            self.act(thought, self.kit.lookup, self.rng.choice(words), learnt=False)
 
     def says(self, subject: Subject, attribute: str) -> str:
         name = subject.name
@@ -1049,6 +1060,7 @@ def _opened(script: Script, subject: Subject, answer: str, thought: str) -> str:
         seen = script.act(f"I mean the {subject.kind}.", script.kit.search, subject.title)
     if answer not in seen:
         raise Unsuited
+    script.look_in_vain("It does not say this; I look it up.", 0.25)
     sentence = next(one for one in re.split(r"(?<=[a-z)\d]\.) (?=[A-Z])", subject.text) if answer in one)
     return sentence if len(sentence) < 160 else f"The article says {answer}."
 
