@@ -106,7 +106,8 @@ class ReActWorkflow(Workflow):
     """Runs an agent: `answer = await workflow.run(input="...")`.
 
     A context given to run after run carries the conversation from one to the next, also when it was saved and
-    loaded in between; a run that was saved half-way goes on with what it had still to do.
+    loaded in between; a run that was saved half-way goes on with what it had still to do. Its stream then
+    begins with a `RunStarted` of its own and holds no earlier steps: a trace of it can't be replayed.
 
     Args:
         llm_client: the model, as for `ReActAgent`.
@@ -149,8 +150,7 @@ class ReActWorkflow(Workflow):
         await ctx.set("question", ev.input)
         await ctx.set("steps", [])
         self._runs.pop(ctx, None)
-        run = await self._run_of(ctx)
-        _show(ctx, RunStarted(run.question, run.tools.names, self.agent.max_steps))
+        await self._run_of(ctx)
         return PrepareEvent()
 
     @step
@@ -204,17 +204,22 @@ class ReActWorkflow(Workflow):
             for done in await ctx.get("steps"):
                 self.agent.record(run, done)
             self._runs[ctx] = run
+            _show(ctx, RunStarted(run.question, run.tools.names, self.agent.max_steps))
         return self._runs[ctx]
 
     async def _observe(self, ctx: Context[Any], run: Run, reply: Reply, turn: Turn) -> PrepareEvent:
-        await self._tell(ctx, run, self.agent.observe(run, reply, turn))
+        seen: list[events.Event] = []  # shown once they are saved: from then on no tool need run again
+        await self._tell(ctx, run, self.agent.observe(run, reply, turn), seen.append)
         saved = [replace(done, observations=tuple(replace(seen, value=None) for seen in done.observations))
                  for done in run.steps]
         await ctx.set("steps", saved)  # values of tools may be anything, also what can't be saved
+        for event in seen:
+            _show(ctx, event)
         return PrepareEvent()
 
-    async def _tell(self, ctx: Context[Any], run: Run, piece: Generator[events.Event, None, T]) -> T | None:
-        """Does a piece of the agent's work in a thread, and shows its events as they come.
+    async def _tell(self, ctx: Context[Any], run: Run, piece: Generator[events.Event, None, T],
+                    show: Callable[[events.Event], None] | None = None) -> T | None:
+        """Does a piece of the agent's work in a thread, and shows its events as they come (with `show`).
 
         Returns:
             What the piece returns, or None if the run's time is up.
@@ -227,7 +232,7 @@ class ReActWorkflow(Workflow):
 
         try:
             async for event in iterate_in_thread(work()):
-                _show(ctx, event)
+                show(event) if show else _show(ctx, event)
         except Exception as error:
             if self.agent.fail(run, error) is None:
                 self._runs[ctx] = run

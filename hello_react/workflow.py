@@ -22,7 +22,7 @@ import logging
 import sys
 import threading
 import types
-from collections import defaultdict, deque
+from collections import ChainMap, defaultdict, deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,7 +36,8 @@ from .workflow_parts import (  # isort: skip
     Places, RetryPolicy, S, StartEvent, StateKeyError, StateStore, StepFailedEvent, StepSpec, StopEvent,
     StoredContext, WorkflowCancelledError, WorkflowCancelledEvent, WorkflowConfigurationError, WorkflowError,
     WorkflowFailedEvent, WorkflowRuntimeError, WorkflowTimedOutEvent, WorkflowTimeoutError, catch_error,
-    check, check_number, declared, listed, loop_is_running, matching, run_to_end, step, subclasses, untaken,
+    check, check_number, check_timeout, declared, listed, loop_is_running, matching, run_to_end, step,
+    subclasses,
 )
 
 __all__ = [
@@ -119,12 +120,7 @@ class Context(StoredContext[S]):
         """
         job = self._expect_job("collect_events")
         _check(isinstance(buffer_id, str), f"buffer_id must be text, not {buffer_id!r:.80}")
-        if event is job.event and buffer_id in job.collected:  # another attempt: its event was counted before
-            return job.collected[buffer_id]  # type: ignore[return-value]
-        result: Any = self._gather((job.spec.name, buffer_id), event, expected)
-        if event is job.event:
-            job.collected[buffer_id] = result
-        return result  # type: ignore[no-any-return]
+        return self._gather_once(job, event, expected, buffer_id)
 
     async def wait_for_event(self, kind: type[E], waiter_event: Event | None = None,
                              waiter_id: str | None = None, requirements: dict[str, Any] | None = None,
@@ -151,8 +147,9 @@ class Context(StoredContext[S]):
         _check(waiter_event is None or isinstance(waiter_event, Event),
                f"waiter_event is an event, not {type(waiter_event).__name__}")
         if not (isinstance(timeout, (int, float)) and timeout <= 0):  # one that is over already is no mistake
-            _check_timeout(timeout)
+            check_timeout(timeout)
         run, name = job.run, waiter_id or kind.__name__
+        _check(asyncio.get_running_loop() is run._loop, "wait_for_event is for `async def` steps: await it")
         job.waits.append(name)
         key = f"{name} {job.waits.count(name)}"
         if waiter_event is not None and key not in job.announced:
@@ -175,7 +172,9 @@ class Context(StoredContext[S]):
         return job.answers[key]  # type: ignore[return-value]
 
     def _to_do(self) -> list[Job] | None:
-        return self._run._pending() if self._run is not None and self._run._begun else self._paused
+        to_do = self._run._pending() if self._run is not None and self._run._begun else self._paused
+        is_over = self._run is not None and self._run._outcome is not None
+        return self._paused if is_over else to_do
 
     def _expect_run(self, method: str, event: Event) -> WorkflowHandler:
         _check(isinstance(event, Event), f"{method} takes an event, not {type(event).__name__}")
@@ -208,7 +207,7 @@ class WorkflowHandler(Coroutine[Any, Any, Any]):
 
     def __init__(self, ctx: Context[Any]) -> None:
         self.ctx, self._workflow, self._graph = ctx, ctx._workflow, ctx._graph
-        self._inbox: list[tuple[Event, str | None]] = []  # what was sent before it began
+        self._inbox: list[Event] = []  # what was sent before it began, and no step takes
         self._jobs: dict[Job, None] = {}  # under way, or between two attempts
         self._queues: dict[str, deque[Job]] = {}
         self._busy: dict[str, int] = defaultdict(int)
@@ -319,8 +318,8 @@ class WorkflowHandler(Coroutine[Any, Any, Any]):
             self._timer = self._loop.call_later(self._workflow.timeout, self._time_out)
         for job in self.ctx._take_up():
             self._queue(job)
-        for event, name in self._inbox:
-            self._route(event, name)
+        for event in self._inbox:
+            self._route(event)
 
     def _is_lost(self) -> bool:  # its loop was closed before it ended
         return self._outcome is None and self._loop is not None and self._loop.is_closed()
@@ -347,16 +346,19 @@ class WorkflowHandler(Coroutine[Any, Any, Any]):
         """Gives an event to all who take it: the steps (or the named one) and the waits that it satisfies."""
         if self._outcome is not None:
             return
+        takers = self._graph.takers(type(event)) if name is None else [self._graph.steps[name]]
+        asks = isinstance(event, InputRequiredEvent)
         if not self._begun:
-            self._inbox.append((event, name))
+            if asks or isinstance(event, StopEvent):
+                self._inbox.append(event)
+            else:
+                self.ctx._keep(event, takers)
             return
         if isinstance(event, StopEvent):
             self._end(event, event)
             return
-        asks = isinstance(event, InputRequiredEvent)
         if asks:
             self._write(event)
-        takers = self._graph.takers(type(event)) if name is None else [self._graph.steps[name]]
         claimed = bool(takers) or asks
         for (job, key), (wanted, arrived) in self._waits.items() if name is None else ():
             if key not in job.answers and wanted(event):
@@ -367,7 +369,7 @@ class WorkflowHandler(Coroutine[Any, Any, Any]):
             self._queue(Job(spec, event))
         if not claimed:
             if returned_by is not None:
-                raise WorkflowRuntimeError(untaken(returned_by, "returned", type(event)))
+                raise WorkflowRuntimeError(self._graph.untaken(returned_by, "returned", type(event)))
             self.ctx._unclaimed.append(event)
 
     def _queue(self, job: Job) -> None:
@@ -389,7 +391,7 @@ class WorkflowHandler(Coroutine[Any, Any, Any]):
         _current.set(job)
         spec = job.spec
         job.began = job.began or self._loop.time()
-        job.run, job.waits, job.attempts = self, [], job.attempts + 1
+        job.run, job.waits, job.gathered, job.attempts = self, [], [], job.attempts + 1
         parts = {"workflow": self._workflow, "event": job.event, "context": self.ctx}
         values = {name: parts[part] for name, part in spec.parameters.items()}
         self._say("Running step %s", spec.name)
@@ -403,6 +405,8 @@ class WorkflowHandler(Coroutine[Any, Any, Any]):
         return await result if inspect.isawaitable(result) else result
 
     def _step_done(self, job: Job, task: asyncio.Task[Any]) -> None:
+        if job not in self._jobs or job.task is not task:
+            return  # `_pending` was faster
         del self._jobs[job]
         name, error = job.spec.name, None if task.cancelled() else task.exception()
         if self._outcome is not None:
@@ -424,8 +428,10 @@ class WorkflowHandler(Coroutine[Any, Any, Any]):
                     self._route(result, returned_by=name)
         except BaseException as wrong:
             self._fail(job, wrong)
-            if not isinstance(wrong, WorkflowRuntimeError):
-                raise  # a bug in a retry policy, or in a comparison of a wait: the loop reports it, too
+            if not isinstance(wrong, Exception):
+                raise
+            if not isinstance(wrong, WorkflowRuntimeError):  # a bug in a retry policy, or in a comparison
+                self._loop.call_exception_handler({"message": f"after step {name!r}", "exception": wrong})
         if self._outcome is None and job not in self._jobs:  # no other attempt: its worker is free
             self._busy[name] -= 1
             if self._queues.get(name):
@@ -458,12 +464,15 @@ class WorkflowHandler(Coroutine[Any, Any, Any]):
                   WorkflowTimedOutEvent(timeout=limit, active_steps=active))
 
     def _cancel(self, why: str = "the run was cancelled", *undone: Job) -> None:
+        pending = self._pending() if self._begun else ()
         if self._begun and self._outcome is None:
-            self.ctx._paused = [*undone, *self._pending()]
+            self.ctx._paused = [*undone, *pending]
         self._end(WorkflowCancelledError(f"{self._graph.owner}: {why}"), WorkflowCancelledEvent())
 
     def _pending(self) -> list[Job]:
         """The work that is not done: under way, between two attempts, or waiting for a worker."""
+        for job in [job for job in self._jobs if job.task.done()]:  # in this very turn of the loop
+            self._step_done(job, job.task)
         return [*self._jobs, *(job for queue in self._queues.values() for job in queue)]
 
     def _end(self, outcome: StopEvent | BaseException, last: StopEvent) -> None:
@@ -559,7 +568,7 @@ class Workflow:
 
     def __init__(self, timeout: float | None = 45.0, verbose: bool = False,
                  num_concurrent_runs: int | None = None) -> None:
-        _check_timeout(timeout, WorkflowConfigurationError)
+        check_timeout(timeout, WorkflowConfigurationError)
         self.timeout, self.verbose = timeout, verbose
         if num_concurrent_runs is not None:
             check_number("num_concurrent_runs", num_concurrent_runs, 1, int)
@@ -589,7 +598,8 @@ class Workflow:
     @classmethod
     def _graph(cls) -> Graph:
         if vars(cls).get("_checked") is None:
-            cls._checked = Graph(cls.__name__, declared(cls), {**vars(cls)})
+            names = dict[str, Any](ChainMap(*({**vars(kind)} for kind in cls.__mro__)))
+            cls._checked = Graph(cls.__name__, declared(cls), names)
         return cls._checked  # type: ignore[return-value]
 
     def validate(self) -> None:
@@ -667,12 +677,6 @@ class Workflow:
             ctx._set_to_do(start)
             ctx._run = WorkflowHandler(ctx)
             return ctx._run
-
-
-def _check_timeout(timeout: Any, error: type[WorkflowError] = WorkflowRuntimeError) -> None:
-    number = isinstance(timeout, (int, float)) and not isinstance(timeout, bool)
-    check(timeout is None or (number and timeout > 0),
-          f"timeout must be seconds above 0 or None, not {timeout!r:.80}", error)
 
 
 def _check(holds: Any, problem: str) -> None:

@@ -22,7 +22,9 @@ import copy
 import dataclasses
 import functools
 import inspect
+import itertools
 import math
+import re
 import signal
 import sys
 import threading
@@ -117,7 +119,7 @@ class Event:
         cls._fields = {}
         for owner in reversed([owner for owner in cls.__mro__ if owner is not Event]):
             declared = [name for name, hint in inspect.get_annotations(owner).items()
-                        if not name.startswith("_") and "ClassVar" not in str(hint)]
+                        if not name.startswith("_") and not re.match(r"(?:\w+\.)*ClassVar\b", str(hint))]
             cls._fields.update(dict.fromkeys(declared, MISSING))
             for name in cls._fields.keys() & vars(owner).keys():
                 if not isinstance(vars(owner)[name], property):
@@ -206,9 +208,10 @@ class StopEvent(Event):
         fields: more fields, as with any event.
     """
 
-    def __init__(self, result: Any = None, **fields: Any) -> None:
-        super().__init__(**fields, **({"result": result} if "result" in self._fields else {}))
-        self.__dict__["result"] = result
+    def __init__(self, result: Any = MISSING, **fields: Any) -> None:
+        given = {} if result is MISSING else {"result": result}
+        super().__init__(**fields, **(given if "result" in self._fields else {}))
+        self.__dict__.setdefault("result", given.get("result"))
 
 
 class InputRequiredEvent(Event):
@@ -283,6 +286,13 @@ def check_number(name: str, value: Any, least: int, kind: Any) -> None:
     fits = isinstance(value, kind) and not isinstance(value, bool) and value >= least
     whole = "whole " if kind is int else ""
     check(fits, f"{name} must be a {whole}number from {least} on, not {value!r}")
+
+
+def check_timeout(timeout: Any, error: type[WorkflowError] = WorkflowRuntimeError) -> None:
+    """Refuses a limit that is neither a number of seconds above 0 nor None."""
+    number = isinstance(timeout, (int, float)) and not isinstance(timeout, bool)
+    check(timeout is None or (number and timeout > 0),
+          f"timeout must be seconds above 0 or None, not {timeout!r:.80}", error)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -566,18 +576,27 @@ class Graph:
         general = [spec for spec in handlers if spec.for_steps is None]
         return None if failed in handlers else next(iter(naming or general), None)
 
+    def untaken(self, name: str, does: str, kind: type[Event]) -> str:
+        """Says of a step that nobody takes what it "returns" or "returned"."""
+        alike = [taker for taken, taker in self._taken.items() if taken.__name__ == kind.__name__]
+        return f"step {name!r} {does} {kind.__name__}, but no step takes it: " + (
+            f"step {alike[0]!r} takes another class of that name. If it was defined anew since, define the "
+            "workflow anew, too" if alike else f"add a step with `ev: {kind.__name__}`")
+
     def draw(self, path: str | Path | None) -> str:
         """The graph as a Mermaid flowchart, also written to this file."""
         lines = ["flowchart TD", *(f'    step_{name}["{name}"]' for name in self.steps)]
-        kinds = list({**self._taken, **self._returned})
+        kinds = [kind for kind in {**self._taken, **self._returned}  # not a base class that only steps name
+                 if kind in self._returned or issubclass(kind, FROM_OUTSIDE)]
         names = [kind.__name__ for kind in kinds]
-        alike = [f"_{names[:at].count(name)}" if name in names[:at] else "" for at, name in enumerate(names)]
-        nodes = {kind: f"event_{kind.__name__}{end}" for kind, end in zip(kinds, alike, strict=True)}
-        for kind, node in nodes.items():
-            module = f"{kind.__module__}." if names.count(kind.__name__) > 1 else ""
-            lines.append(f'    {node}(["{module}{kind.__name__}"])')
+        nodes: dict[Any, str] = {}
+        for kind, name in zip(kinds, names, strict=True):
+            ends = itertools.chain([""], (f"_{number}" for number in itertools.count(1)))
+            nodes[kind] = next(node for end in ends if (node := f"event_{name}{end}") not in nodes.values())
+            module = f"{kind.__module__}." if names.count(name) > 1 else ""
+            lines.append(f'    {nodes[kind]}(["{module}{name}"])')
         for name, spec in self.steps.items():
-            lines += [f"    {nodes[kind]} --> step_{name}" for kind in spec.takes]
+            lines += [f"    {nodes[kind]} --> step_{name}" for kind in kinds if spec in self.takers(kind)]
             lines += [f"    step_{name} --> {nodes[kind]}" for kind in spec.returns if kind in nodes]
         text = "\n".join(lines) + "\n"
         if path is not None:
@@ -607,7 +626,7 @@ class Graph:
                        "comes from outside")
         for kind, name in self._returned.items():
             if not issubclass(kind, TO_OUTSIDE) and not self.takers(kind):
-                yield untaken(name, "returns", kind)
+                yield self.untaken(name, "returns", kind)
 
     def _handlers(self) -> Iterator[str]:
         named = [name for spec in self.steps.values() for name in spec.for_steps or ()]
@@ -639,12 +658,6 @@ class Graph:
                    "or an event that leads to one")
 
 
-def untaken(name: str, does: str, kind: type[Event]) -> str:
-    """Says of a step that nobody takes what it "returns" or "returned"."""
-    return (f"step {name!r} {does} {kind.__name__}, but no step takes it: "
-            f"add a step with `ev: {kind.__name__}`")
-
-
 def listed(names: Iterable[str]) -> str:
     """The names of steps for a message, each once: "step 'a'", "steps 'a', 'b'"."""
     names = list(dict.fromkeys(names))
@@ -663,7 +676,7 @@ class Job:
         began: when the first attempt did, on the clock of the event loop.
         run: the run it is part of (of its last attempt).
         task: its last attempt.
-        waits: the names of the waits of this attempt, in order.
+        waits, gathered: the names of the waits of this attempt, and the buffers it gathered in, in order.
         announced, answers, collected: what an attempt said to and got from outside, for the next one to find.
     """
 
@@ -674,6 +687,7 @@ class Job:
     run: Any = None
     task: Any = None
     waits: list[str] = dataclasses.field(default_factory=list)
+    gathered: list[str] = dataclasses.field(default_factory=list)
     announced: list[str] = dataclasses.field(default_factory=list)
     answers: dict[str, Event] = dataclasses.field(default_factory=dict)
     collected: dict[str, list[Event] | None] = dataclasses.field(default_factory=dict)
@@ -887,10 +901,28 @@ class StoredContext(Generic[S]):
             self._buffers.clear()
             self._unclaimed.clear()
 
+    def _keep(self, event: Event, takers: Iterable[StepSpec]) -> None:
+        """Adds an event to what there is to do, or to those that nobody took."""
+        jobs = [Job(spec, event) for spec in takers]
+        self._paused = [*(self._paused or ()), *jobs]
+        self._unclaimed += [] if jobs else [event]
+
     def _take_up(self) -> list[Job]:
         """What a run begins with: that which is still to do."""
         jobs, self._paused = self._paused, None
         return [dataclasses.replace(job, attempts=0, began=0.0) for job in jobs or ()]
+
+    def _gather_once(self, job: Job, event: Event, expected: list[type[E]], buffer: str) -> list[E] | None:
+        """As `_gather`, but what a job got from outside counts once, however often its step is tried."""
+        job.gathered.append(buffer)
+        key = f"{buffer} {job.gathered.count(buffer)}"
+        counts_once = any(event is one for one in (job.event, *job.answers.values()))
+        if counts_once and key in job.collected:
+            return job.collected[key]  # type: ignore[return-value]
+        result: Any = self._gather((job.spec.name, buffer), event, expected)
+        if counts_once:
+            job.collected[key] = result
+        return result  # type: ignore[no-any-return]
 
     def _gather(self, key: tuple[str, str], event: Event, expected: list[type[Any]]) -> list[Event] | None:
         """Adds an event to those gathered; once all are there, takes out those `expected`, in that order."""
@@ -1087,11 +1119,13 @@ def unpack(value: Any, known: Iterable[type] = (), home: str = "") -> Any:
 
 def _find_class(tag: str, known: Iterable[type], home: str) -> Any:
     module, _, name = tag.partition(":")
-    places = [home, module] if module == "__main__" else [module, home]
-    loaded = [functools.reduce(lambda owner, part: getattr(owner, part, None), name.split("."),
-                               cast(Any, sys.modules.get(place))) for place in places]
+    named = [kind for kind in known if kind.__qualname__ == name]
+    loaded, at_home = (functools.reduce(lambda owner, part: getattr(owner, part, None), name.split("."),
+                                        cast(Any, sys.modules.get(place))) for place in (module, home))
     local = [kind for kind in subclasses(Event) if (kind.__module__, kind.__qualname__) == (module, name)]
-    for kind in [*(kind for kind in known if kind.__qualname__ == name), *loaded, *reversed(local)]:
+    # "__main__" was perhaps another script: there, the name counts for more than the module.
+    by_name = [*named, at_home, loaded] if module == "__main__" else [loaded, *named, at_home]
+    for kind in [*(kind for kind in named if kind.__module__ == module), *by_name, *reversed(local)]:
         if isinstance(kind, type) and (
                 issubclass(kind, Event) or dataclasses.is_dataclass(kind) or hasattr(kind, "model_validate")):
             return kind

@@ -446,7 +446,7 @@ def test_the_workflows_own_time_limit_ends_at_once():
         return DONE
 
     with pytest.raises(WorkflowTimeoutError, match="ask_model"):
-        ReActWorkflow(FunctionLLM(model), searching(), timeout=0.1).run_sync(input="q")
+        ReActWorkflow(FunctionLLM(model), searching(), timeout=0.5).run_sync(input="q")
     ended.set()
 
 
@@ -602,6 +602,29 @@ def test_a_run_that_waits_for_a_person_is_saved_and_goes_on_elsewhere():
     assert [len(step.calls) for step in answer.reasoning] == [1, 1, 0]
     assert "Observation: about Oslo" in prompt(there, 0)
     assert "search[odd]" in prompt(there, 0)
+
+
+def test_a_tool_whose_observation_was_shown_is_not_called_again():
+    sent: list[str] = []
+    tools = ToolExecutor()
+    tools.register_tool("send", "Sends a text.", lambda text: sent.append(text) or "Sent.")
+    replies = ["Thought: a\nAction: send[hi]", "Thought: b\nAction: Finish[done]"]
+
+    async def main() -> Any:
+        handler = ReActWorkflow(ScriptedLLM(replies), tools).run(input="Send hi.")
+        async for event in handler.stream_events():
+            if isinstance(event, AgentEvent) and isinstance(event.event, Observation):
+                saved = json.loads(json.dumps(handler.ctx.to_dict()))
+                await handler.cancel_run()
+                break
+        again = ReActWorkflow(ScriptedLLM(replies[1:]), tools)
+        handler = again.run(ctx=Context.from_dict(again, saved))
+        shown = [event.event async for event in handler.stream_events() if isinstance(event, AgentEvent)]
+        return await handler, shown
+
+    answer, shown = asyncio.run(main())
+    assert (answer.response, [done.number for done in answer.reasoning], sent) == ("done", [1, 2], ["hi"])
+    assert isinstance(shown[0], RunStarted)
 
 
 def test_a_loaded_run_keeps_count_of_unreadable_replies():

@@ -16,6 +16,7 @@ import sys
 import textwrap
 import threading
 import time
+import typing
 import weakref
 from collections.abc import Awaitable, Coroutine
 from pathlib import Path
@@ -2088,7 +2089,8 @@ def test_a_policy_of_ones_own() -> None:
             await asyncio.wait_for(Bad().run(), 5)
     go(main)
     assert seen[:2] == [(1, "broken"), (2, "broken")]
-    assert "step_done" in seen[2]["message"]
+    assert seen[2]["message"] == "after step 'start'"
+    assert isinstance(seen[2]["exception"], TypeError)
 
 
 @pytest.mark.parametrize(("give", "kind", "words"), [
@@ -2759,6 +2761,278 @@ def test_data_that_cannot_be_loaded(change: dict[str, Any], words: str) -> None:
     for nothing in ({}, [], None, "text"):
         with pytest.raises(ContextSerializationError, match="this is no saved context"):
             Context.from_dict(Chain(), nothing)  # type: ignore[arg-type]
+
+
+# What a run has done is never done again; what it was sent is never lost.
+
+
+class Shop(Workflow):
+    """Shows an event with its last breath: whoever reads it looks into a run whose step is done already."""
+
+    def __init__(self) -> None:
+        super().__init__(timeout=5)
+        self.charged = 0
+
+    @step
+    async def pay(self, ctx: Context[Any], ev: StartEvent) -> Two:
+        self.charged += 1
+        ctx.write_event_to_stream(One())
+        return Two()
+
+    @step
+    async def thank(self, ev: Two) -> StopEvent:
+        return StopEvent(result="thanks")
+
+
+@pytest.mark.parametrize("save", [True, False])
+def test_a_step_that_has_just_returned_is_not_run_again(save: bool) -> None:
+    async def main() -> Any:
+        shop = Shop()
+        handler = shop.run()
+        async for event in handler.stream_events():
+            if isinstance(event, One):
+                saved = json.loads(json.dumps(handler.ctx.to_dict()))
+                await handler.cancel_run()
+                break
+        assert [job["step"] for job in saved["paused"]] == ["thank"]
+        return await shop.run(ctx=Context.from_dict(shop, saved) if save else handler.ctx), shop.charged
+    assert go(main) == ("thanks", 1)
+
+
+def test_a_run_cancelled_in_the_turn_of_its_stop_event_has_its_result() -> None:
+    class Last(Workflow):
+        @step
+        async def only(self, ctx: Context[Any], ev: StartEvent) -> StopEvent:
+            ctx.write_event_to_stream(One())
+            return StopEvent(result="done")
+
+    async def main() -> Any:
+        handler = Last().run()
+        async for event in handler.stream_events():
+            if isinstance(event, One):
+                await handler.cancel_run()
+                assert handler.ctx.to_dict()["paused"] is None
+        return await handler
+    assert go(main) == "done"
+
+
+def test_a_run_with_its_stop_event_has_nothing_left_to_do() -> None:
+    class Race(Workflow):
+        @step
+        async def fast(self, ctx: Context[Any], ev: StartEvent) -> One | StopEvent:
+            ctx.send_event(One())
+            await asyncio.sleep(0)
+            return StopEvent(result="done")
+
+        @step
+        async def slow(self, ev: One) -> None:
+            try:
+                await asyncio.sleep(5)
+            finally:
+                await asyncio.sleep(0.01)
+
+    async def main() -> Any:
+        handler = Race().run()
+        return [handler.ctx.to_dict()["paused"] async for event in handler.stream_events()], await handler
+    assert go(main) == ([None], "done")
+
+
+class Votes(Workflow):
+    """Wants two votes, and may fail once after the first."""
+
+    @step(retry_policy=RetryPolicy(delay=0))
+    async def count(self, ctx: Context[Any], ev: StartEvent) -> StopEvent:
+        votes = None
+        while votes is None:
+            votes = ctx.collect_events(await ctx.wait_for_event(Answer), [Answer] * 2)
+            if ev.faults:
+                raise ev.faults.pop()
+        return StopEvent(result=[vote.text for vote in votes])
+
+
+@pytest.mark.parametrize("save", [True, False])
+def test_an_event_that_was_waited_for_counts_once(save: bool) -> None:
+    async def main() -> Any:
+        votes = Votes(timeout=5)
+        handler = votes.run(faults=[] if save else [OSError("a fault that a retry mends")])
+        await asyncio.sleep(0.01)
+        handler.ctx.send_event(Answer(text="Ada"))
+        await asyncio.sleep(0.01)
+        if save:
+            saved = json.loads(json.dumps(handler.ctx.to_dict()))
+            await handler.cancel_run()
+            handler = votes.run(ctx=Context.from_dict(votes, saved))
+            await asyncio.sleep(0.01)
+        assert not handler.done()
+        handler.ctx.send_event(Answer(text="Bob"))
+        return await handler
+    assert go(main) == ["Ada", "Bob"]
+
+
+def test_two_gatherings_in_one_call_of_a_step_do_not_mix() -> None:
+    seen: list[Any] = []
+
+    class Pairs(Workflow):
+        @step
+        async def send(self, ctx: Context[Any], ev: StartEvent) -> One | Two | Three | None:
+            for event in (One(n=1), Three(n=2), Two(n=3), Three(n=4)):
+                ctx.send_event(event)
+            return None
+
+        @step(num_workers=1)
+        async def gather(self, ctx: Context[Any], ev: One | Two | Three) -> StopEvent | None:
+            seen.append(ctx.collect_events(ev, [One, Two]))
+            threes = ctx.collect_events(ev, [Three, Three])
+            return StopEvent(result=threes) if threes else None
+    assert Pairs(timeout=5).run_sync() == [Three(n=2), Three(n=4)]
+    assert seen == [None, None, [One(n=1), Two(n=3)], None]
+
+
+@pytest.mark.parametrize("keep", ["save", "cancel", "nothing"])
+def test_what_is_sent_to_a_run_before_it_begins_is_kept(keep: str) -> None:
+    class Ask(Workflow):
+        @step
+        async def ask(self, ctx: Context[Any], ev: StartEvent) -> One | StopEvent:
+            return StopEvent(result=(await ctx.wait_for_event(Answer)).text)
+
+        @step
+        async def note(self, ctx: Context[Any], ev: One) -> None:
+            await ctx.set("noted", ev.n)
+
+    ask = Ask(timeout=5)
+    handler = ask.run()
+    handler.ctx.send_event(Answer(text="yes"))
+    handler.ctx.send_event(One(n=7), step="note")
+    ctx = Context.from_dict(ask, json.loads(json.dumps(handler.ctx.to_dict()))) if keep == "save" else handler.ctx
+    if keep == "cancel":
+        handler.cancel_run()
+
+    async def main() -> Any:
+        result = await (handler if keep == "nothing" else ask.run(ctx=ctx))
+        return result, await ctx.get("noted")
+    assert go(main) == ("yes", 7)
+
+
+def test_a_question_and_a_stop_event_sent_before_the_beginning() -> None:
+    async def main() -> Any:
+        asker, shown = Shop(), []
+        handler = await asyncio.to_thread(asker.run)
+        handler.ctx.send_event(Question(text="?"))
+        handler.ctx.send_event(StopEvent(result="never mind"))
+        async for event in handler.stream_events():
+            shown.append(event)
+        return shown
+    assert go(main) == [Question(text="?"), StopEvent(result="never mind")]
+
+
+def test_a_wait_outside_of_the_runs_own_loop_is_refused() -> None:
+    class Ask(Workflow):
+        @step
+        def ask(self, ctx: Context[Any], ev: StartEvent) -> StopEvent:
+            return StopEvent(result=asyncio.run(ctx.wait_for_event(Answer)))
+    with pytest.raises(WorkflowRuntimeError, match="wait_for_event is for `async def` steps"):
+        Ask(timeout=5).run_sync()
+
+
+def test_a_saved_class_is_the_one_of_its_module(monkeypatch: pytest.MonkeyPatch) -> None:
+    other: Any = type(sys)("books")
+    monkeypatch.setitem(sys.modules, "books", other)
+    exec("from hello_react.workflow import Event\nclass One(Event):\n    n: int", other.__dict__)
+
+    class Reader(Workflow):
+        @step
+        async def read(self, ctx: Context[Any], ev: StartEvent) -> One:
+            await ctx.set("seen", other.One(n=1))
+            return One(n=2)
+
+        @step
+        async def end(self, ev: One) -> StopEvent:
+            return StopEvent()
+
+    async def main() -> None:
+        reader = Reader()
+        ctx = Context(reader)
+        await reader.run(ctx=ctx)
+        saved = ctx.to_dict()
+        assert type(await Context.from_dict(reader, saved).get("seen")) is other.One
+        saved["state"]["seen"]["__type__"] = "elsewhere:One"  # the file has another name now
+        assert type(await Context.from_dict(reader, saved).get("seen")) is One
+    go(main)
+
+
+def test_a_declared_result_has_its_default_and_is_missed() -> None:
+    class Done(StopEvent):
+        result: str = "nothing found"
+        pages: int = 0
+
+    class Must(StopEvent):
+        result: str
+    assert Done(pages=3) == Done(result="nothing found", pages=3)
+    assert StopEvent().result is None
+    with pytest.raises(EventFieldError, match="missing 'result'"):
+        Must()
+
+
+def test_a_field_may_be_of_a_class_called_like_classvar() -> None:
+    class ClassVariant: ...
+
+    class Choice(Event):
+        kind: ClassVariant
+        count: ClassVar[int] = 0
+        total: typing.ClassVar[int] = 0
+    assert list(Choice(kind=ClassVariant())) == ["kind"]
+
+
+def test_an_event_nested_in_a_base_class_is_known_in_its_subclass() -> None:
+    names: dict[str, Any] = {}
+    exec(textwrap.dedent("""
+        from __future__ import annotations
+        from hello_react.workflow import Event, StartEvent, StopEvent, Workflow, step
+        class Base(Workflow):
+            @step
+            async def first(self, ev: StartEvent) -> Middle: return self.Middle()
+            @step
+            async def last(self, ev: Middle) -> StopEvent: return StopEvent(result="fine")
+            class Middle(Event): ...
+        class Child(Base): ...
+    """), names)
+    assert names["Child"]().run_sync() == "fine"
+
+
+def test_a_class_that_was_defined_anew_is_named_as_such() -> None:
+    class Found(Event): ...
+
+    class Look(Workflow):
+        @step
+        async def look(self, ev: StartEvent) -> Found:
+            return newer()
+
+        @step
+        async def tell(self, ev: Found) -> StopEvent:
+            return StopEvent()
+    newer = type("Found", (Event,), {})
+    with pytest.raises(WorkflowRuntimeError, match="step 'tell' takes another class of that name"):
+        Look().run_sync()
+
+
+def test_a_drawing_leads_from_each_event_to_those_who_take_it() -> None:
+    class Found(Event): ...
+    class FoundOnline(Found): ...
+    class Found_1(Event): ...
+    other = type("Found", (Event,), {})
+
+    class Look(Workflow):
+        @step
+        async def look(self, ev: StartEvent) -> FoundOnline | other | Found_1:  # type: ignore[valid-type]
+            return FoundOnline()
+
+        @step
+        async def tell(self, ev: Found | other | Found_1) -> StopEvent:  # type: ignore[valid-type]
+            return StopEvent()
+    lines = Look().draw().splitlines()
+    assert "    event_FoundOnline --> step_tell" in lines
+    nodes = [line for line in lines if '(["' in line]
+    assert len(nodes) == len({line.split("(")[0] for line in nodes}) == 5
 
 
 # Ways to call, verbose, drawing.

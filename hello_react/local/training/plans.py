@@ -72,7 +72,7 @@ _OPENERS = (
     "Into",
 )
 _CONTENT_WORD = re.compile(
-    r"\b(?!(?:what|which|when|where|whose|many|much|does|were|have|that|this|with|from|your|please)\b)[a-z]{4,}"
+    r"\b(?!(?:what|which|when|where|whose|many|much|does|were|have|that|this|with|from|please)\b)[a-z]{4,}"
 )
 _CASE_MATTERS = ("tool", "failing", "unfitting", "after a slip")
 """Kinds whose questions are never written in small or capital letters throughout."""
