@@ -113,7 +113,8 @@ _STANDARD = {*vars(logging.makeLogRecord({})), "message", "asctime", "taskName"}
 
 
 class JsonFormatter(logging.Formatter):
-    """A record as one line of JSON: time (UTC), level, logger, message, its extra fields, its exception.
+    """A record as one line of JSON: time (UTC), level, logger, message, exception and stack, its extra fields
+    (`extra_time` for one that has the name of another).
 
     Args:
         secrets: keys that must not be written; None for those in the settings.
@@ -128,13 +129,18 @@ class JsonFormatter(logging.Formatter):
         moment = datetime.fromtimestamp(record.created, timezone.utc).isoformat(timespec="milliseconds")
         line = {"time": moment, "level": record.levelname, "logger": record.name,
                 "message": record.getMessage()}
-        line.update((name, value) for name, value in vars(record).items() if name not in {*_STANDARD, *line})
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
+        if record.stack_info:
+            line["stack"] = self.formatStack(record.stack_info)
+        for name, value in vars(record).items():
+            if name not in _STANDARD:
+                line[f"extra_{name}" if name in line else name] = value
         return jsons.dumps({name: self._plain(value) for name, value in line.items()})
 
     def _plain(self, value: Any) -> Any:
-        if value is None or isinstance(value, int) or (isinstance(value, float) and math.isfinite(value)):
+        is_number = math.isfinite(value) if isinstance(value, float) else isinstance(value, int)
+        if value is None or (is_number and abs(value) < 10**4000):  # Python writes no longer numbers
             return value
         return self._clean(value if isinstance(value, str) else readable(value))
 

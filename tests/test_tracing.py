@@ -248,6 +248,17 @@ def test_any_record_becomes_one_line_of_strict_json():
     assert second["exception"].endswith("ValueError: wrong [key]")
 
 
+def test_fields_named_as_others_are_kept_and_so_are_stacks_and_huge_numbers():
+    stream = io.StringIO()
+    configure("info", json=True, stream=stream, secrets=())
+    extra = {"time": 8, "level": "gold", "stack": "hay", "game": "chess", "huge": 10**5000}
+    logging.getLogger("mine").warning("a", extra=extra, stack_info=True)
+    [line] = json_lines(stream)
+    assert holds(line, level="WARNING", extra_time=8, extra_level="gold", extra_stack="hay", game="chess")
+    assert "test_fields_named_as_others" in line["stack"]
+    assert line["huge"] == "int"
+
+
 def test_lines_for_a_person():
     stream = io.StringIO()
     configure("warning", stream=stream, secrets=(KEY,))
