@@ -139,6 +139,8 @@ class _Chat:
         try:
             drain(self.agent.stream(question, conversation=self.conversation), *listeners)
         except KeyboardInterrupt:
+            if not self.interactive:
+                raise
             self._say("(Stopped.)")
         except HelloReactError as error:
             self._complain(str(error))
@@ -157,8 +159,12 @@ class _Chat:
         if not path:
             self._complain("Which file? /save FILE")
             return
+        if self.trace and os.path.realpath(path) == os.path.realpath(self.trace.path):
+            self._complain(f"{path} is being recorded: choose another name.")
+            return
         kept = self.conversation.save(path)
-        note = f" What was there before is no conversation; it is kept as {kept}." if kept else ""
+        was = "What was there before is no conversation that this version reads"
+        note = f" {was}; it is kept as {kept}." if kept else ""
         self._say(f"Saved {_turns(self.conversation)} to {path}.{note}")
 
     def _load(self, path: str) -> None:

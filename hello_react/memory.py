@@ -105,7 +105,7 @@ class Conversation:
             ValueError: no question, no answer, or messages that JSON has no form for.
         """
         for name, text in (("question", question), ("answer", answer)):
-            if not isinstance(text, str) or not text.strip():
+            if not isinstance(text, str) or not sendable(text).strip():
                 raise ValueError(f"The {name} of a turn must be a text that is not empty, not {text!r}.")
         exchange = Exchange(sendable(question), sendable(answer), _calls_with_results(messages))
         with self._lock:

@@ -106,7 +106,8 @@ class ToolCallingAgent(ReActAgent):
         if self.prompt.template is not None or self.prompt.examples:
             raise ValueError("A prompt's template and examples are for the text format; ToolCallingAgent "
                              "takes Prompt(lang=..., instructions=...).")
-        taken = inspect.signature(getattr(llm_client, "stream", llm_client.think)).parameters.values()
+        stream = getattr(llm_client, "stream", None)  # some clients have a flag of that name
+        taken = inspect.signature(stream if callable(stream) else llm_client.think).parameters.values()
         if not any(one.name == "tools" or one.kind is one.VAR_KEYWORD for one in taken):
             raise ValueError("llm_client takes no tools: its think(messages, ...) needs the parameter tools. "
                              "With this client use ReActAgent.")
@@ -115,6 +116,7 @@ class ToolCallingAgent(ReActAgent):
         self._setups: WeakKeyDictionary[ToolExecutor, _Setup] = WeakKeyDictionary()
         # Which assistant messages carry `reasoning_content`: servers differ, see `ask`.
         self._reasoning: _Reasoning = "if any"
+        self._extra_content = True
 
     def _setup(self, run: Run) -> _Setup:
         if run.tools not in self._setups:
@@ -135,10 +137,13 @@ class ToolCallingAgent(ReActAgent):
         chain = itertools.chain.from_iterable
         dropped = run.history.dropped
         left_out = f"\n\n[{dropped} earlier steps were left out]" if dropped else ""
-        earlier = list(chain(run.earlier))
-        own = {call.id for step in run.steps for call in step.calls}
-        if clash := own & _all_ids(earlier):  # a server that counts from zero in each reply
-            earlier = _with_other_ids(earlier, clash, own, 9_999)
+        taken = {call.id for step in run.steps for call in step.calls}
+        earlier: list[Message] = []
+        for age, turn in enumerate(reversed(run.earlier)):
+            if clash := taken & _all_ids(turn):  # a server that counts from zero in each reply
+                turn = _with_other_ids(turn, clash, taken, 9_999 - age)
+            taken |= _all_ids(turn)
+            earlier[:0] = turn
         return [self._setup(run).system, *map(self._with_reasoning, earlier),
                 {"role": "user", "content": run.question + left_out},
                 *map(self._with_reasoning, chain(run.history.entries))]
@@ -198,6 +203,10 @@ class ToolCallingAgent(ReActAgent):
         return [self._with_reasoning(message), *results]
 
     def _with_reasoning(self, message: Message) -> Message:
+        if not self._extra_content and message.get("tool_calls"):
+            calls = [{name: value for name, value in call.items() if name != "extra_content"}
+                     for call in message["tool_calls"]]
+            message = {**message, "tool_calls": calls}
         if message["role"] != "assistant" or self._reasoning == "if any":
             return message
         if self._reasoning == "always":  # a blank passes where an empty text does not
@@ -222,7 +231,8 @@ class ToolCallingAgent(ReActAgent):
         return list(entry)
 
     def ask(self, run: Run, messages: list[Message]) -> Generator[Event, None, Reply]:
-        """As the base, but learns from a refusal whether this server wants thinking back, or refuses it.
+        """As the base, but learns from a refusal whether this server wants thinking back, or refuses it, and
+        whether it takes what another service put beside a call.
 
         What the refusal says is a guess at most: if the same complaint comes again, the other way is tried.
         """
@@ -231,6 +241,10 @@ class ToolCallingAgent(ReActAgent):
             return (yield from super().ask(run, messages))
         except ModelStatusError as error:
             refusal = error
+        if "extra_content" in str(refusal) and self._extra_content:
+            self._extra_content = False
+            yield Notice("The server takes no extra_content, it seems: asked again without it.", restart=True)
+            return (yield from super().ask(run, self.prepare(run)))
         wanted = re.search(r"missing|pass\w{0,3} .{0,20}back|requir|need|must (?:include|contain)|provided"
                            r"|empty|必须|缺|不能为空|回传", str(refusal), re.IGNORECASE)
         ways: list[_Reasoning] = ["always", "never"] if wanted else ["never", "always"]
@@ -416,12 +430,15 @@ def _clipped(message: Message, names: Sequence[str], limit: int) -> Message:
 
 
 def _shorter(arguments: str, limit: int) -> str:
-    """A JSON object with its texts cut."""
+    """A JSON object with its values cut; one with too many of them is given as a text."""
     if len(arguments) <= limit:
         return arguments
-    values = {name: clip(value, limit) if isinstance(value, str) else value
-              for name, value in json.loads(arguments).items()}
-    return json.dumps(values, ensure_ascii=False)
+    values = json.loads(arguments)
+    for name, value in values.items():
+        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        values[name] = clip(text, limit) if len(text) > limit else value
+    short = json.dumps(values, ensure_ascii=False)
+    return short if len(short) <= 3 * limit + 300 else json.dumps({"cut": clip(arguments, limit)})
 
 
 def _is_object(text: str) -> bool:
@@ -457,6 +474,9 @@ _TAG = re.compile(rf"(?:<(?:tool_call|function_call)s?>|\[TOOL_CALLS\]){_FENCE}(
 _BARE_JSON = re.compile(r"(?:```\w{0,10}\s{1,4})?[\[{]\s{0,40}[\"{]")
 
 
+_BARE_CALL = re.compile(r"([\w.-]{1,64})[(\[（【]")
+_FINAL = re.compile(r"[*_#\s]{0,4}(?:final|最终)", re.IGNORECASE)
+_BROKEN_CALL = ("unclosed", "unknown_tool", "missing_input")
 _UNREAD_CALL = Turn(None, Malformed("prose_action", "The call in your text can't be read and was not run. "
                                     "Make tool calls apart from the text."))
 
@@ -465,18 +485,21 @@ def _calls_in_text(text: str, tools: ToolExecutor, cut: bool) -> Turn | None:
     """Calls that a model wrote into its text, or None: in <tool_call> tags, as JSON that stands alone, or in
     the text format of `ReActAgent`, which some models keep to whatever they are asked for."""
     tags = list(itertools.islice(_TAG.finditer(text), 50))
-    label = LABEL.match(text)
-    labelled = label is not None and label_kind(label) in ("thought", "action")
+    label, bare = LABEL.match(text), _BARE_CALL.match(text)
+    kind = label_kind(label) if label else "bare" if bare and registered_name(bare[1], tools.names) else ""
     if tags:
         found = [call for tag in tags for call in json_calls(decode_json(text, tag.end(), len(text))[0])]
         if not found:
             return _UNREAD_CALL
         move, *rest = [Action(name, input) for name, input in found]
         thought = text[:tags[0].start()].strip() or None
-    elif labelled or _BARE_JSON.match(text):
+    elif kind in ("thought", "action", "answer", "bare") or _BARE_JSON.match(text):
         turn = parse(text, tools.names, cut=cut)
-        if not isinstance(turn.move, Action):
-            return turn if labelled and isinstance(turn.move, Finish) else None
+        if isinstance(turn.move, Finish):
+            return turn if kind in ("thought", "action") or _FINAL.match(text) else None
+        if isinstance(turn.move, Malformed):
+            is_call = kind in ("thought", "action") and turn.move.reason in _BROKEN_CALL
+            return _UNREAD_CALL if is_call else None
         thought, move, rest = turn.thought, turn.move, list(turn.rest)
     else:
         return None

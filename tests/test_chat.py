@@ -248,7 +248,8 @@ def test_saving_over_another_file_and_loading_a_damaged_one(tmp_path):
     path.write_text("my notes")
     done = talk(["q", f"/save {path}"], [finish("a")])
     kept = (tmp_path / "notes.txt.unreadable-1").resolve()
-    assert f"What was there before is no conversation; it is kept as {kept}." in done.out
+    was = "What was there before is no conversation that this version reads"
+    assert f"{was}; it is kept as {kept}." in done.out
     assert kept.read_text() == "my notes"
     with path.open("a") as file:
         file.write('{"question": "half')
@@ -389,6 +390,25 @@ def test_ctrl_c_without_a_terminal_is_raised(monkeypatch):
     agent = ReActAgent(FunctionLLM(interrupted), ToolExecutor())
     with pytest.raises(KeyboardInterrupt):
         chat(agent, out=io.StringIO(), err=io.StringIO())
+
+
+def test_ctrl_c_during_an_answer_without_a_terminal_is_raised(monkeypatch):
+    def interrupted(messages):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(sys, "stdin", io.StringIO("q1\nq2\n"))
+    out = io.StringIO()
+    with pytest.raises(KeyboardInterrupt):
+        chat(ReActAgent(FunctionLLM(interrupted), ToolExecutor()), out=out, err=io.StringIO())
+    assert "(Stopped.)" not in out.getvalue()
+
+
+def test_a_conversation_is_not_saved_over_its_own_trace(tmp_path):
+    path = tmp_path / "t.jsonl"
+    done = talk([f"/trace {path}", "q", f"/save {path}", "/trace"], [finish("a")])
+    assert f"{path} is being recorded: choose another name." in done.err
+    assert f"Recorded in {path}." in done.out
+    assert "hello_react trace" in path.read_text().splitlines()[0]
 
 
 # --- a terminal

@@ -95,7 +95,7 @@ def test_options_that_cannot_be_used(options):
 
 
 @pytest.mark.parametrize(("question", "answer"), [
-    ("q", None), ("q", ""), ("q", " \n"), ("q", 7), (None, "a"), ("", "a"), ("\t", "a"),
+    ("q", None), ("q", ""), ("q", " \n"), ("q", 7), (None, "a"), ("", "a"), ("\t", "a"), ("q", "\x00"),
 ])
 def test_no_turn_without_question_and_answer(question, answer):
     talk = Conversation()

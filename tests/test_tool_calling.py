@@ -36,6 +36,7 @@ from hello_react.agent import drain
 from hello_react.arguments import BadInput, bind, json_schema, parameters
 from hello_react.errors import BadReplyError, ContextLengthError, ModelStatusError
 from hello_react.events import ToolCall
+from hello_react.guards import History
 from hello_react.memory import Conversation
 from hello_react.prompt import Lang
 from hello_react.text import estimate_tokens
@@ -1103,6 +1104,31 @@ def test_text_input_of_a_leaked_call_goes_to_the_parameter():
 @pytest.mark.parametrize(
     "reply",
     [
+        "Thought: t\nAction: get_weather[Oslo",
+        "Thought: t\nAction: fly[Oslo]",
+        "Action: get_weather",
+        "Action: Finish[",
+    ],
+)
+def test_a_broken_call_in_the_text_format_is_told_and_is_no_answer(reply):
+    result = run(reply, "It is sunny.", registry=tools())
+    assert result.answer == "It is sunny."
+    assert "can't be read and was not run" in result.steps[0].observations[0].text
+
+
+def test_a_bare_call_in_the_text_is_run():
+    result = run("now[]", "Noon.", registry=tools())
+    assert ([call.tool for call in result.steps[0].calls], result.answer) == (["now"], "Noon.")
+
+
+@pytest.mark.parametrize("label", ["Final Answer: ", "**Final Answer:** ", "最终答案："])
+def test_the_label_of_a_final_answer_is_no_part_of_it(label):
+    assert run(f"{label}14").answer == "14"
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
         '{"name": "Ada", "age": 36}',
         '{"answer": 14}',
         "Use it so:\n" + WEATHER,
@@ -1422,3 +1448,78 @@ def test_partials_of_one_object_run_one_after_the_other() -> None:
     result = run(asks(("1", "left", "{}"), ("2", "right", "{}")), "Done.", registry=registry)
     assert [seen.text for seen in result.steps[0].observations] == ["left", "right"]
     assert not page.clashed
+
+
+# --- what grows, and what another service left behind
+
+
+@pytest.mark.parametrize("given", [
+    {"rows": [["cell"] * 10 for _ in range(2_000)]},
+    {"text": "cell " * 20_000},
+    {"deep": {"rows": [{"cell": "x" * 90_000}]}},
+    {f"column {number}": number for number in range(5_000)},
+])
+def test_a_call_with_long_arguments_fits_the_budget(given):
+    registry = ToolExecutor()
+    registry.register_tool("save", "Saves.", lambda rows=None, text="", deep=None: "saved")
+    registry.register_tool("now", "Tells the time.", lambda: "noon")
+    calls = [Reply(tool_calls=(ToolCall("1", "save", json.dumps(given)),)),
+             Reply(tool_calls=(ToolCall("2", "now", "{}"),)), "Done."]
+    model = ScriptedLLM(calls)
+    result = ToolCallingAgent(model, registry, history_budget=1_000).run("q", verbose=False)
+    assert result.answer == "Done."
+    assert all(estimate_tokens(json.dumps(messages)) < 1_600 for messages in model.calls)
+    assert all(json.loads(call["function"]["arguments"]) for messages in model.calls for message in messages
+               for call in message.get("tool_calls", ()) if call["function"]["name"] == "save")
+
+
+def test_what_can_not_be_cut_further_is_not_said_to_be_cut():
+    history = History(10, lambda entry: entry, lambda entry, share: entry)
+    history.add("words " * 100)
+    assert history.shrink() == 0
+
+
+def test_a_client_with_a_flag_named_stream():
+    class Client:
+        stream = False
+
+        def think(self, messages, tools=None):
+            return "hi"
+    assert ToolCallingAgent(Client(), tools()).run("q", verbose=False).answer == "hi"
+
+
+def test_what_another_service_put_beside_a_call_is_left_out_where_it_is_refused():
+    step = [{"role": "assistant", "content": "", "tool_calls": [
+                {"id": "a", "type": "function", "function": {"name": "now", "arguments": "{}"},
+                 "extra_content": {"google": {"thought_signature": "S"}}}]},
+            {"role": "tool", "tool_call_id": "a", "content": "noon"}]
+    talk = Conversation()
+    talk.add("When?", "At noon.", step)
+
+    def strict(exchange, request):
+        if "extra_content" in str(request["messages"]):
+            error(400, "Unknown parameter: 'messages[2].tool_calls[0].extra_content'.")(exchange, request)
+        else:
+            text("ok")(exchange, request)
+
+    with ModelServer([strict] * 3) as server:
+        agent = through(server)
+        assert agent.run("q", conversation=talk, verbose=False).answer == "ok"
+        assert agent.run("q", verbose=False).answer == "ok"
+    assert "extra_content" in str(talk.messages())
+
+
+def test_turns_whose_calls_have_one_id_are_told_apart():
+    step = [{"role": "assistant", "content": "", "tool_calls": [
+                {"id": "call_1", "type": "function", "function": {"name": "now", "arguments": "{}"}}]},
+            {"role": "tool", "tool_call_id": "call_1", "content": "noon"}]
+    talk = Conversation()
+    for question in "abc":
+        talk.add(question, "1", step)
+    model = ScriptedLLM(["x"])
+    ToolCallingAgent(model, tools()).run("q", conversation=talk, verbose=False)
+    asked = [call["id"] for message in model.calls[0] for call in message.get("tool_calls", ())]
+    told = [message["tool_call_id"] for message in model.calls[0] if message["role"] == "tool"]
+    assert asked == told
+    assert len(set(asked)) == 3
+    assert asked[-1] == "call_1"
