@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Union
 
 from .parser import Action, Finish, Malformed
+from .text import broken_off
 
 Message = dict[str, Any]
 """One chat message as servers read it: {"role": "user", "content": "..."}."""
@@ -104,8 +105,8 @@ class Reply:
 
     @property
     def cut(self) -> bool:
-        """Whether the token limit ended the reply in mid-text."""
-        return self.finish_reason == "length"
+        """Whether the reply ended in mid-text: at the token limit, by a filter or by a failure."""
+        return broken_off(self.finish_reason or "") != ""
 
     def __str__(self) -> str:
         return self.text

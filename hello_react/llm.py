@@ -27,16 +27,13 @@ from typing import Any
 from . import errors
 from .events import Message, Messages, Notice, Reply, Token
 from .service import Adapted, Again, Service
-from .streaming import StreamCutter, TextReading
+from .streaming import OBSERVATION_STOPS, StreamCutter, TextReading
 
 __all__ = ["OBSERVATION_STOPS", "FunctionLLM", "HelloAgentsLLM", "ScriptedLLM", "StreamCutter", "ask",
            "default_llm"]
 
 Streamed = Token | Notice | Reply
 """What a client's `stream` yields; the one `Reply` comes last."""
-
-OBSERVATION_STOPS = ("\nObservation", "\n观察")
-"""Stop words for a text agent: what follows them comes from a tool, never from the model."""
 
 
 class HelloAgentsLLM:
@@ -110,8 +107,8 @@ class HelloAgentsLLM:
 
         Args:
             messages: the chat, dictionaries with "role" and "content".
-            stop: words that end the reply. If there are any, it also ends before an Observation that the
-                model invents, whatever the server makes of them.
+            stop: words that end the reply, whatever the server makes of them. If there are any, it also
+                ends before an Observation that the model invents.
             tools: JSON schemas of tools that the model may call natively.
             timeout: seconds for this call with all its tries, looked at whenever something arrives.
             options: more request options, such as temperature, max_tokens, tool_choice or extra_body.
@@ -203,7 +200,7 @@ class ScriptedLLM:
     def stream(
         self, messages: Messages, *, stop: str | Sequence[str] | None = (), **options: Any
     ) -> Iterator[Streamed]:
-        """The next reply as tokens, then whole; with `stop` cut before an invented Observation."""
+        """The next reply as tokens, then whole; with `stop` cut there and before an invented Observation."""
         _check_messages(messages)
         with self._lock:
             number = len(self.calls)
@@ -215,7 +212,7 @@ class ScriptedLLM:
         reply = self._replies[number]
         if isinstance(reply, BaseException):
             raise reply
-        yield from _tell(reply, bool(stop))
+        yield from _tell(reply, stop)
 
 
 class FunctionLLM:
@@ -235,8 +232,8 @@ class FunctionLLM:
     def stream(
         self, messages: Messages, *, stop: str | Sequence[str] | None = (), **options: Any
     ) -> Iterator[Streamed]:
-        """The function's reply as tokens, then whole; with `stop` cut before an invented Observation."""
-        yield from _tell(self._function(messages), bool(stop))
+        """The function's reply as tokens, then whole; cut like that of `ScriptedLLM`."""
+        yield from _tell(self._function(messages), stop)
 
 
 def ask(client: Any, messages: Messages, **options: Any) -> Iterator[Streamed]:
@@ -262,7 +259,7 @@ def ask(client: Any, messages: Messages, **options: Any) -> Iterator[Streamed]:
         raise errors.BadReplyError(f"{name}.think returned {type(answer).__name__}: return text or a Reply.")
     if not str(answer).strip() and not (isinstance(answer, Reply) and answer.tool_calls):
         raise errors.BadReplyError(f"Empty reply: {name}.think returned a text without content.")
-    yield from _tell(answer, bool(options.get("stop")))
+    yield from _tell(answer, options.get("stop"))
 
 
 _signature = functools.lru_cache(maxsize=64)(inspect.signature)
@@ -277,11 +274,11 @@ def _accepted(method: Callable[..., Any], options: dict[str, Any]) -> dict[str, 
     return {name: value for name, value in options.items() if name in parameters}
 
 
-def _tell(answer: str | Reply | Iterable[str], cut: bool) -> Iterator[Streamed]:
+def _tell(answer: str | Reply | Iterable[str], stop: str | Sequence[str] | None) -> Iterator[Streamed]:
     """An answer that needs no server, as a stream."""
     whole = answer if isinstance(answer, Reply) else Reply()
     answer = answer.text if isinstance(answer, Reply) else answer
-    reading = TextReading(cut)
+    reading = TextReading(bool(stop), stop)
     reading.finish_reason = whole.finish_reason
     yield from reading.add_thought(whole.thinking)
     pieces: Iterable[Any] = re.findall("(?s).{1,24}", answer) if isinstance(answer, str) else answer

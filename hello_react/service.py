@@ -28,7 +28,7 @@ from urllib.parse import parse_qsl, urlsplit
 from . import errors
 from .events import Reply, Token
 from .streaming import ChunkReading, ErrorSent, Events, Unreadable
-from .text import printable, redact, sendable
+from .text import broken_off, printable, redact, sendable
 
 LONGEST_WAIT = 60.0
 """Seconds. A server that asks for a longer pause before the next try is not waited for."""
@@ -43,7 +43,7 @@ _TOO_LONG = re.compile(
 _NO_MODEL = re.compile(r"model_not_found|\bmodel\b.{0,80}not (?:exist|found)|模型.{0,40}不存在", re.I)
 _NO_CREDIT = re.compile(r"insufficient.(?:quota|balance)|current quota|billing|余额|欠费", re.I)
 _NO_TOOLS = re.compile(
-    r"(?<![\d\]]\.)\b(?:tool|function)s?\b(?!\s?[\[.]\d).{0,60}(?:unsupported|unavailable|disabled|require"
+    r"\b(?:tool|function)s?\b.{0,60}(?:unsupported|unavailable|disabled|require"
     r"|(?:\bno|not|n['’]t) (?:be )?(?:support|enable|allow|implement|permit|available|accept|used\b))"
     r"|(?:\bno|not|n['’]t|unable to)\b.{0,30}\b(?:support\w*|use|call|accept|allow|handle)\b.{0,20}"
     r"\b(?:tool|function)s?\b"
@@ -51,6 +51,11 @@ _NO_TOOLS = re.compile(
     r"|(?:不支持|未支持|(?:无法|不能|不可)(?:使用|调用)|暂不|未开启|禁用).{0,12}(?:工具|函数|tool|function)"
     r"|(?:工具|函数|tools?|function).{0,12}(?:不支持|未支持|不可用|(?:无法|不能|不可)(?:使用|调用)|未开启|禁用)",
     re.I)
+# One place in the request, as in messages[2].tool_calls[0].id: but a message's content is the prompt.
+_PLACE = re.compile(r"\b(?:messages|tools|tool_calls|functions)[\[.]\d{1,6}\b(?!\]?\.content)", re.I)
+# One tool, or the way in which tools are used: a model that can't use any would not get so far.
+_ONE_TOOL = re.compile(
+    r"\b(?:tool|function)s?[ _](?:names?\b|['\"`“])|\bschema|\bparallel|\b(?:unexpected|after) role", re.I)
 _USE_TEXT = "With this model use the text agent: ReActAgent, on the command line without --agent tools."
 
 
@@ -105,7 +110,7 @@ class Service:
 
         Args:
             body: the request; entries that are None, or that this service refuses, are left out.
-            cut: whether to end the reply before an Observation that the model invents.
+            cut: whether to end the reply at the stop words and before an Observation that the model invents.
             timeout: seconds without news from the server after which it is given up.
             deadline: when the whole call must be over, as `time.monotonic` counts.
 
@@ -113,8 +118,8 @@ class Service:
             ModelError: this can't be helped by asking again. SettingsError: the address can't be used.
             Again, Adapted: ask again.
         """
+        reading = ChunkReading(cut, body.get("stop"))
         body = self._fitted(body)
-        reading = ChunkReading(cut)
         limit = min(timeout, deadline - time.monotonic())
         try:
             if limit <= 0:
@@ -134,8 +139,13 @@ class Service:
         reply = reading.reply()
         if reply.thinking:  # a stop word inside the thinking would end the reply before it begins
             self._refused.add("stop")
-        if reply.finish_reason in ("error", "insufficient_system_resource"):
-            raise self._broken(f"the server gave up after {reading.length} characters", reply.finish_reason)
+        kind, reason = broken_off(reply.finish_reason), reply.finish_reason
+        if kind == "failure":
+            raise self._broken(f"the server gave up after {reading.length} characters", reason)
+        if kind == "filter":
+            raise errors.BadReplyError(
+                f"The content filter of {self.where} ended the reply after {reading.length} characters "
+                f"(finish_reason {self._quote(reason)}). Word the question differently.")
         if not reply.text.strip() and not reply.tool_calls:
             raise self._empty(body, reply, reading.odd)
         yield reply
@@ -278,9 +288,7 @@ class Service:
         if odd:
             return errors.BadReplyError(f"The answer of {self.where} has no choices: {self._quote(odd)}.")
         cause, most = "there was no text at all", 2
-        if reply.finish_reason == "content_filter":
-            cause, most = "the server's content filter took it out; word the question differently", 0
-        elif reply.cut:
+        if reply.cut:
             thinking = " while it was thinking" if reply.thinking else ""
             cause, most = f"the token limit was reached{thinking} (finish_reason length); raise max_tokens", 0
         elif reply.thinking:
@@ -295,11 +303,11 @@ class Service:
         text = f"{self.where} sent an error in place of a reply: {self._quote(message)}."
         if re.search(r"\b429\b|rate.?limit", code, re.I):
             return errors.RateLimitError(f"{text} Ask again later.", 429)
-        if _TOO_LONG.search(f"{code} {message}"):
+        if _is_too_long(f"{code} {message}"):
             return errors.ContextLengthError(f"{text} Shorten the prompt.", 400)
         if change := self._without_stream(body, message):
             return Adapted(change)
-        hint = f" {_USE_TEXT}" if "tools" in body and _NO_TOOLS.search(message) else ""
+        hint = f" {_USE_TEXT}" if "tools" in body and _wants_no_tools(message) else ""
         return errors.BadReplyError(f"{text}{hint}")
 
     def _status_error(self, status: int, headers: Any, answer: str, body: dict[str, Any]) -> Exception:
@@ -317,12 +325,12 @@ class Service:
         if status in (401, 403) or (status == 400 and re.search("api.?key", message, re.I)):
             return errors.AuthenticationError(
                 f"{said} Check LLM_API_KEY, and that it is for this server and model.", status)
-        if status == 413 or (status in (400, 422, 500) and _TOO_LONG.search(all_of_it)):
+        if status == 413 or (status in (400, 422, 500) and _is_too_long(all_of_it)):
             return errors.ContextLengthError(f"{said} Shorten the prompt.", status)
         if "tools" in body and status in (400, 404, 422, 500, 501):
             if change := self._without_stream(body, message):
                 return Adapted(change)
-            if _NO_TOOLS.search(message):
+            if _wants_no_tools(message):
                 return kind(f"{said} {_USE_TEXT}", status)
         if status in (404, 405) or (status == 400 and _NO_MODEL.search(all_of_it)):
             return errors.ModelNotFoundError(
@@ -359,6 +367,16 @@ class Service:
         name = next(name for name in body if name.lower() == match[1].lower())
         self._refused |= {name, *(old for old, new in self._renamed.items() if new == name)}
         return f"the server does not take {name!r}, so it is left out from now on"
+
+
+def _is_too_long(complaint: str) -> bool:
+    """Whether a server complains of the prompt's length."""
+    return bool(_TOO_LONG.search(complaint)) and not _PLACE.search(complaint)
+
+
+def _wants_no_tools(complaint: str) -> bool:
+    """Whether a server complains that the model can't use tools."""
+    return bool(_NO_TOOLS.search(complaint)) and not (_PLACE.search(complaint) or _ONE_TOOL.search(complaint))
 
 
 def _retry_after(headers: Any) -> float | None:

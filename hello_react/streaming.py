@@ -2,8 +2,8 @@
 
 `Events` parts bytes into events, `ChunkReading` folds their JSON into text, thinking, tool calls and usage.
 `TextReading`, its base, serves clients that have no server: it parts a leading <think> block from the visible
-text and ends the text where the model invents an observation (`StreamCutter`). Nothing here knows of HTTP,
-keys or retries; those are for `service.py` and `llm.py`.
+text and ends the text at a stop word or where the model invents an observation (`StreamCutter`). Nothing here
+knows of HTTP, keys or retries; those are for `service.py` and `llm.py`.
 
     >>> cutter = StreamCutter()
     >>> [cutter.feed(piece) for piece in ("Action: Search[x]\\nObser", "vation", ": fake\\nAction: ...")]
@@ -16,12 +16,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
 from .events import Reply, Token, ToolCall, Usage
-from .text import THINK_END, THINK_TAGS, past
+from .text import THINK_END, THINK_TAGS, broken_off, past, whole_signs
+
+OBSERVATION_STOPS = ("\nObservation", "\n观察")
+"""Stop words for a text agent: what follows them comes from a tool, never from the model."""
 
 # Every quantifier is bounded, so that any text is searched in linear time.
 _LABELS = ("observations", "观察结果")
@@ -37,11 +40,16 @@ _TORSO = re.compile(r"(?:[\s#>_`~]|\*(?!\s)){0,60}(obse[a-z]{0,8}|观察[结果]
 class StreamCutter:
     """Ends a text before the first line that starts with an Observation label, in whatever pieces it arrives.
 
-    A label that leads the reply is kept; the parser drops it. Only a last line that may still become a label
-    is held back, with some of the blanks before it.
+    A label that leads the reply is kept; the parser drops it. Only what may still become a label or a stop
+    word is held back, with some of the blanks before it.
+
+    Args:
+        stop: a word, or words, that end the text too; `OBSERVATION_STOPS` only stand for the label.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, stop: str | Sequence[str] | None = ()) -> None:
+        words = [stop] if isinstance(stop, str) else stop or ()
+        self._words = [word for word in words if word and word not in OBSERVATION_STOPS]
         self.done = False
         self._held = ""
         self._visible = False
@@ -51,14 +59,16 @@ class StreamCutter:
         if self.done:
             return ""
         text = self._held + piece
-        match = _INVENTED.search(text)
-        if match and not self._visible and not text[:match.start()].strip():
-            match = _INVENTED.search(text, match.end())
-        line = text.rfind("\n")
-        if match:
-            self.done, end = True, match.start()
+        start = 0 if self._visible else len(text) - len(text.lstrip())
+        found = [(at + len(word), at) for word in self._words if (at := text.find(word, start)) >= 0]
+        if label := _INVENTED.search(text, start):
+            found.append((label.end(), label.start()))
+        if found:  # what is whole first ends the text, in whatever pieces it came
+            self.done, end = True, min(found)[1]
         else:
+            line = text.rfind("\n")
             end = line if line >= 0 and _MAYBE.fullmatch(text, line) else len(text)
+            end = min([end, *(_begun(text, word) for word in self._words)])
         shown = text[:max(len(text[:end].rstrip()), end - 20)]
         self._held = "" if self.done else text[len(shown):]
         self._visible = self._visible or bool(shown.strip())
@@ -72,6 +82,12 @@ class StreamCutter:
         return "" if torso and self._visible else rest
 
 
+def _begun(text: str, word: str) -> int:
+    """Where the end of `text` may begin `word`, or the length of `text`."""
+    places = range(max(0, len(text) - len(word) + 1), len(text))
+    return next((at for at in places if word.startswith(text[at:])), len(text))
+
+
 _BLANKS = " \t\r\n\f\v\u3000\ufeff\u200b"
 
 
@@ -79,20 +95,22 @@ class TextReading:
     """One reply in the making; its methods yield the tokens to show.
 
     Args:
-        cut: whether to end the text where the model invents an observation.
+        cut: whether to end the text where the model invents an observation, and at the words of `stop`.
+        stop: as for `StreamCutter`.
     """
 
-    def __init__(self, cut: bool) -> None:
+    def __init__(self, cut: bool, stop: str | Sequence[str] | None = ()) -> None:
         self.finish_reason = ""
         self._shown: list[str] = []
         self._thoughts: list[str] = []
-        self._cutter = StreamCutter() if cut else None
+        self._cutter = StreamCutter(stop) if cut else None
+        self._halves: dict[str, str] = {}
         self._held = ""
         self._place = "head"  # then "thinking", "after" a block, and at last "text"
 
     @property
     def cut(self) -> bool:
-        """Whether an invented observation has ended the text."""
+        """Whether a stop word or an invented observation has ended the text."""
         return self._cutter is not None and self._cutter.done
 
     @property
@@ -100,13 +118,21 @@ class TextReading:
         """Characters so far, thinking included."""
         return sum(map(len, self._shown)) + sum(map(len, self._thoughts))
 
+    def _whole(self, kind: str, piece: str) -> str:
+        """`piece` in whole signs: the first half of one, at its end, waits for the next piece of its kind."""
+        piece = self._halves.pop(kind, "") + piece
+        if "\ud800" <= piece[-1:] <= "\udbff":
+            piece, self._halves[kind] = piece[:-1], piece[-1]
+        return whole_signs(piece)
+
     def add_thought(self, text: str) -> Iterator[Token]:
-        if text:
+        if text := self._whole("thought", text):
             self._thoughts.append(text)
             yield Token(text, thinking=True)
 
     def add(self, piece: str) -> Iterator[Token]:
         """Take a piece of the reply, with <think> blocks before its visible text."""
+        piece = self._whole("text", piece)
         if self._place == "text":
             yield from self._show(piece)
             return
@@ -144,6 +170,10 @@ class TextReading:
 
     def close(self) -> Iterator[Token]:
         """The tokens held back, when the reply is over."""
+        if self._halves.pop("thought", ""):  # its other half did not come
+            yield from self.add_thought("\ufffd")
+        if self._halves.pop("text", ""):
+            yield from self.add("\ufffd")
         held, self._held = self._held, ""
         yield from self.add_thought(held) if self._place == "thinking" else self._show(held)
         if self._cutter and (rest := self._cutter.close()):
@@ -240,7 +270,6 @@ class Events:
 _JSON = json.JSONDecoder()
 # A complaint about JSON's end, and what follows the place: nothing, or half a word.
 _ENDS_EARLY = re.compile(r"(?s)(?:Unterminated string|Invalid \\u).*|[^\n]*\n[a-zA-Z.+-]{0,4}")
-_LENGTH = ("max_tokens", "max_output_tokens", "max_new_tokens", "max_length", "model_length")
 
 
 def _objects(payload: str) -> Iterator[dict[str, Any]]:
@@ -274,8 +303,8 @@ class ChunkReading(TextReading):
         odd: a payload without choices, for the error message of an empty reply.
     """
 
-    def __init__(self, cut: bool) -> None:
-        super().__init__(cut)
+    def __init__(self, cut: bool, stop: str | Sequence[str] | None = ()) -> None:
+        super().__init__(cut, stop)
         self.done = False
         self.odd = ""
         self._usage = Usage()
@@ -284,26 +313,36 @@ class ChunkReading(TextReading):
 
     def read(self, name: bytes, payload: str) -> Iterator[Token]:
         """Take one event. Raises ErrorSent, Unreadable."""
-        for chunk in _objects(payload):
-            if not chunk:
-                self.done = True
-                continue
-            is_error = name == b"error" or chunk.get("object") == "error"
-            if error := chunk.get("error") or (chunk if is_error else None):
-                raise ErrorSent(error)
-            if isinstance(usage := chunk.get("usage"), dict):
-                self._usage = Usage(_count(usage, "prompt_tokens"), _count(usage, "completion_tokens"))
-            choices = chunk.get("choices")
-            if not isinstance(choices, list):
-                self.odd = self.odd if usage else payload
-                continue
-            for choice in choices:
-                if isinstance(choice, dict) and not _whole(choice.get("index")):
-                    yield from self._choice(choice)
+        try:
+            for chunk in _objects(payload):
+                yield from self._chunk(chunk, name == b"error")
+        except Unreadable:
+            if name == b"error":
+                raise ErrorSent(payload) from None
+            if name in (b"", b"message"):  # an event of another name, such as a ping, may hold anything
+                raise
+
+    def _chunk(self, chunk: dict[str, Any], is_error: bool) -> Iterator[Token]:
+        if not chunk:
+            self.done = True
+            return
+        is_error = is_error or chunk.get("object") == "error"
+        if error := chunk.get("error") or (chunk if is_error else None):
+            raise ErrorSent(error)
+        if isinstance(usage := chunk.get("usage"), dict):
+            self._usage = Usage(_count(usage, "prompt_tokens"), _count(usage, "completion_tokens"))
+        choices = chunk.get("choices")
+        if not isinstance(choices, list):
+            self.odd = self.odd if usage else json.dumps(chunk, ensure_ascii=False)
+            return
+        for choice in choices:
+            if isinstance(choice, dict) and not _index(choice.get("index")):
+                yield from self._choice(choice)
 
     def _choice(self, choice: dict[str, Any]) -> Iterator[Token]:
-        delta = choice.get("delta")
-        if not isinstance(delta, dict):  # a whole message; after deltas it only repeats them
+        delta: Any = choice.get("delta")
+        whole = not isinstance(delta, dict)
+        if whole:  # a message; after deltas it only repeats them
             delta = {} if self._deltas else _dict(choice.get("message")) or {"content": choice.get("text")}
         elif delta:
             self._deltas = True
@@ -319,26 +358,31 @@ class ChunkReading(TextReading):
         if calls:
             fragments = [one for one in _list(calls) if isinstance(one, dict)]
             for position, fragment in enumerate(fragments):
+                if whole:  # each entry is a call of its own
+                    fragment = {**fragment, "index": position}
                 self._call(fragment, position if len(fragments) > 1 else len(self._calls) - 1)
         if reason := choice.get("finish_reason"):
             reason = str(reason).lower()
-            self.finish_reason = "length" if reason in _LENGTH else reason
+            self.finish_reason = "length" if broken_off(reason) == "length" else reason
 
     def _call(self, fragment: dict[str, Any], position: int) -> None:
         """Join a fragment to its tool call, by index, else by id, else by `position`; or begin a new call.
 
         One index, or one id, may stand for several calls: another name, another id beside a name, or a name
-        after arguments that are whole begins the next.
+        after arguments that are whole begins the next. But while a call that has an id has no arguments yet,
+        a name without an id is the next piece of its name.
         """
         function, call = _dict(fragment.get("function")), None
         key, name = (str(value or "") for value in (fragment.get("id"), function.get("name")))
-        index, arguments = _whole(fragment.get("index")), function.get("arguments")
+        index, arguments = _index(fragment.get("index")), function.get("arguments")
         if index is not None:
             call = next((one for one in reversed(self._calls) if one["index"] == index), None)
         elif key:
             call = next((one for one in reversed(self._calls) if one["id"] == key), None)
         elif 0 <= position < len(self._calls):
             call = self._calls[position]
+        if call and call["id"] and not key and not call["arguments"] and name != call["name"]:
+            call["name"], name = call["name"] + name, ""
         other = call and name and call["name"] and (
             name != call["name"] or (key and call["id"] not in ("", key)) or _is_object(call["arguments"]))
         if call is None or other:
@@ -355,7 +399,7 @@ class ChunkReading(TextReading):
     def reply(self) -> Reply:
         told: list[ToolCall] = []
         for call in sorted(self._calls, key=lambda one: one["index"]):
-            text = "".join(call["arguments"])
+            text = whole_signs("".join(call["arguments"]))
             call["text"] = text = text[past(_NO_ARGUMENTS_YET, text, 0):]
             if (call["id"] or call["name"] or text not in ("", "{}")) and not _repeats(call):
                 told.append(ToolCall(call["id"], call["name"], text, _dict(call["extra"]) or None))
@@ -381,7 +425,7 @@ def _list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [value]
 
 
-def _whole(value: Any) -> int | None:
+def _index(value: Any) -> int | None:
     """An index, which some servers send as "1" or 1.0."""
     if type(value) is int:
         return value

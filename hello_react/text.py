@@ -31,7 +31,7 @@ THINK = re.compile("|".join(map(re.escape, THINK_TAGS + _RARE_TAGS)), re.IGNOREC
 THINK_END = re.compile("|".join(map(re.escape, _ENDS)), re.IGNORECASE)
 """How a model marks its private thinking, in any case."""
 
-_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+_SURROGATE = re.compile("[\ud800-\udfff]")
 # C0 and C1 controls but tab and newline, and the marks that reorder text on screen.
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\u2028\u2029]")
 # Scripts written without blanks between words; each sign is about one token.
@@ -39,16 +39,21 @@ _WIDE = re.compile("[\u1100-\u11ff\u2e80-\u9fff\ua960-\ua97f\uac00-\ud7ff\uf900-
                    "\uff00-\uffef\U00020000-\U0003ffff]")
 
 
+def whole_signs(text: str) -> str:
+    """`text` with the two halves of a sign (UTF-16 surrogates) joined; a half alone becomes U+FFFD."""
+    if text.isascii() or not _SURROGATE.search(text):
+        return text
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
 def sendable(text: str) -> str:
     """`text` without what JSON, UTF-8 or a server chokes on: lone surrogates become U+FFFD, NUL goes."""
-    if not text.isascii():
-        text = _LONE_SURROGATE.sub("\ufffd", text)
-    return text.replace("\x00", "")
+    return whole_signs(text).replace("\x00", "")
 
 
 def printable(text: str) -> str:
     """`text` for a terminal: line ends and tabs stay, every other control sign is shown as an escape."""
-    text = _LONE_SURROGATE.sub("\ufffd", text).replace("\r\n", "\n")
+    text = whole_signs(text).replace("\r\n", "\n")
     return _CONTROL.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
 
 
@@ -57,6 +62,21 @@ def clip(text: str, limit: int) -> str:
     if len(text) <= limit:
         return text
     return f"{text[:limit]}\n[cut: {limit:,} of {len(text):,} characters shown]"
+
+
+_BROKEN_OFF = {
+    "failure": re.compile(r"error|fail|abort|cancel|time.?out|insufficient|malformed", re.I),
+    "filter": re.compile(r"filter|sensitive|safety|moderat|refus|guardrail|prohibit|block|recitation", re.I),
+    "length": re.compile(r"length|max\w{0,20}token|token.?limit|context.?window|truncat", re.I),
+}
+
+
+def broken_off(reason: str) -> str:
+    """Why a reply with this finish_reason is not whole: "failure", "filter", "length"; "" for a normal end.
+
+    Servers have many words for a normal end, so what is not known to be another is one.
+    """
+    return next((kind for kind, words in _BROKEN_OFF.items() if words.search(reason)), "")
 
 
 def estimate_tokens(text: str) -> int:

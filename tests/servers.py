@@ -228,9 +228,9 @@ def pieces(content: str, size: int = 6) -> list[dict[str, Any]]:
 
 
 def event(payload: Any, end: str = "\n\n") -> bytes:
-    """One server-sent event."""
+    """One server-sent event; half a sign (a lone surrogate) is sent as the escape that JSON has for it."""
     data = payload if isinstance(payload, str) else json.dumps(payload, ensure_ascii=False)
-    return f"data: {data}{end}".encode()
+    return f"data: {data}{end}".encode(errors="backslashreplace")
 
 
 def call(index: int | None, id: str | None, name: str | None, arguments: Any) -> dict[str, Any]:

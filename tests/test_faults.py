@@ -21,6 +21,7 @@ from hello_react import (
     RunEnded,
     ScriptedLLM,
     Token,
+    ToolCallingAgent,
     ToolError,
     ToolExecutor,
 )
@@ -82,6 +83,8 @@ FAULTS = {
     "L14 cut after a call": events(chunk(LOOK + " and th"), chunk("", "length"), DONE),
     "L15 cut answer": events(chunk("Thought: x\nFinal Answer: seven hund"), chunk("", "length"), DONE),
     "L16 cut bracket": events(chunk("Thought: x\nAction: Finish[seven hund"), chunk("", "length"), DONE),
+    "L15 filtered answer": events(chunk("Thought: x\nFinal Answer: seven hund"), chunk("", "content_filter"), DONE),
+    "L15 aborted answer": events(chunk("Thought: x\nFinal Answer: seven hund"), chunk("", "abort"), DONE),
     "L17 too many requests": error(429, "slow down"),
     "L19 odd pause": status(429, {"error": {"message": "slow"}}, retry_after="abc"),
     "L20 negative pause": status(429, {"error": {"message": "slow"}}, retry_after="-5"),
@@ -161,6 +164,28 @@ def test_fault_in_mid_run(name, nothing_of_this_machine):
                 prompt,
                 re.MULTILINE,
             ), prompt
+
+
+@pytest.mark.parametrize("reason", ["content_filter", "sensitive", "network_error", "abort", "length"])
+@pytest.mark.parametrize(
+    ("agent", "half", "whole"),
+    [
+        (ReActAgent, "Thought: x\nFinal Answer: seven hund", END),
+        (ToolCallingAgent, "seven hund", "seven hundred thousand"),
+    ],
+)
+def test_half_an_answer_is_none_for_either_agent(agent, half, whole, reason):
+    script = ScriptedLLM([Reply(half, finish_reason=reason), whole])
+    assert agent(script, ToolExecutor()).run("q", verbose=False).answer == "seven hundred thousand"
+    with ModelServer([events(chunk(half), chunk(finish=reason), DONE), whole]) as server:
+        model = HelloAgentsLLM("m", "secret-key-123456", server.url, timeout=20, sleep=lambda s: None)
+        run = agent(model, ToolExecutor())
+        if reason in ("content_filter", "sensitive"):
+            with pytest.raises(ModelError, match="content filter") as caught:
+                run.run("q", verbose=False)
+            assert caught.value.result.answer is None
+        else:
+            assert run.run("q", verbose=False).answer == "seven hundred thousand"
 
 
 # --- random models, random tools

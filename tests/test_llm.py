@@ -431,6 +431,27 @@ def test_error_told_by_the_name_of_the_event():
     assert "out of memory" in said
 
 
+def test_error_in_plain_words_told_by_the_name_of_the_event():
+    said, requests = failure(BadReplyError, raw(event(chunk("a")), b"event: error\ndata: upstream exploded\n\n"))
+    assert "sent an error in place of a reply: upstream exploded." in said
+    assert "LLM_BASE_URL" not in said
+    assert requests == 1
+
+
+@pytest.mark.parametrize("data", ["ping", "null", "[1]", '{"type": "ping"}', '{"half', "2026-01-01 12:00"])
+def test_event_of_another_name_is_skipped(data):
+    odd = f"event: ping\ndata: {data}\n\n".encode()
+    whole = raw(odd, event(chunk("Half ")), odd, event(chunk("whole", "stop")), odd, event(DONE))
+    assert reply_to(whole).text == "Half whole"
+
+
+def test_chunks_count_whatever_their_event_is_called():
+    named = [b"event: delta\n" + event(one) for one in pieces(GOOD)]
+    assert reply_to(raw(*named, b"event: done\n" + event(DONE))).text == GOOD
+    said, _ = failure(BadReplyError, raw(b"event: message\ndata: oops\n\n"))
+    assert "did not answer with JSON: oops" in said
+
+
 @pytest.mark.parametrize(
     ("sent", "kind"),
     [
@@ -499,9 +520,31 @@ def test_half_a_chunk_at_the_end_is_a_broken_stream():
     assert reply_to(raw(event(chunk("a")), b'data: {"choices": [{"del'), GOOD).text == GOOD
 
 
-@pytest.mark.parametrize("reason", ["error", "insufficient_system_resource"])
+@pytest.mark.parametrize(
+    "reason", ["error", "insufficient_system_resource", "abort", "network_error", "ABORTED", "timeout"]
+)
 def test_finish_reason_of_a_server_that_gave_up(reason):
-    assert reply_to(events(chunk("half a"), chunk(finish=reason), DONE), GOOD).text == GOOD
+    broken = events(chunk("half a"), chunk(finish=reason), DONE)
+    assert reply_to(broken, GOOD).text == GOOD
+    said, requests = failure(ModelConnectionError, *[broken] * 2, max_retries=1)
+    assert f"gave up after 6 characters ({reason.lower()})" in said
+    assert requests == 2
+
+
+@pytest.mark.parametrize("reason", ["content_filter", "sensitive", "SAFETY", "refusal"])
+@pytest.mark.parametrize("told", ["half a", ""])
+def test_finish_reason_of_a_filter(reason, told):
+    for answer in (events(chunk(told), chunk(finish=reason), DONE), message(told, reason)):
+        said, requests = failure(BadReplyError, answer, GOOD)
+        assert "content filter of http://127.0.0.1:" in said
+        assert f"ended the reply after {len(told)} characters (finish_reason {reason.lower()})" in said
+        assert requests == 1
+
+
+@pytest.mark.parametrize("reason", ["eos", "stop_sequence", "end_turn", "COMPLETE", "tool_calls", "", None])
+def test_other_words_for_a_normal_end(reason):
+    reply = reply_to(message("Four.", reason))
+    assert (reply.text, reply.cut, reply.finish_reason) == ("Four.", False, (reason or "").lower())
 
 
 def test_finish_reason_length_is_kept():  # L14, L15
@@ -512,7 +555,8 @@ def test_finish_reason_length_is_kept():  # L14, L15
 
 
 @pytest.mark.parametrize(
-    "reason", ["max_tokens", "MAX_TOKENS", "LENGTH", "max_output_tokens", "model_length"]
+    "reason",
+    ["max_tokens", "MAX_TOKENS", "LENGTH", "max_output_tokens", "model_length", "model_context_window_exceeded"],
 )
 def test_other_words_for_length(reason):
     reply = reply_to(events(chunk("The phone has"), chunk(finish=reason), DONE))
@@ -522,6 +566,32 @@ def test_other_words_for_length(reason):
 
 def test_multi_byte_characters_split_over_writes():  # L41
     assert reply_to(byte_by_byte(*pieces("思考：查一下。🎉", 3), DONE)).text == "思考：查一下。🎉"
+
+
+@pytest.mark.parametrize("channel", ["content", "reasoning_content"])
+def test_a_sign_split_over_chunks_is_joined(channel):
+    parts = ["Hi \ud83d", "", "\ude00 \ud83d", "x\ud83d"]
+    if channel == "content":
+        items = streamed(events(*map(chunk, parts), chunk(finish="stop"), DONE))
+        assert shown(items) == items[-1].text == "Hi 😀 \ufffdx\ufffd"
+    else:
+        items = streamed(events(*(chunk(**{channel: part}) for part in parts), *pieces(GOOD), DONE))
+        assert items[-1].text == GOOD
+        assert items[-1].thinking == "Hi 😀 \ufffdx\ufffd"
+
+
+@pytest.mark.parametrize("stop", [(), OBSERVATION_STOPS])
+def test_halves_of_signs_from_a_stand_in(stop):
+    told = "<think>\ud83d</think>a\ud83d" + "\ud83d\ude00" * 40 + "\ud83d"
+    for llm in (ScriptedLLM([told]), FunctionLLM(lambda m: iter(told)), FunctionLLM(lambda m: Reply(told))):
+        reply = llm.think(ASKED, stop=stop)
+        assert (reply.thinking, reply.text) == ("\ufffd", "a\ufffd" + "😀" * 40 + "\ufffd")
+
+
+def test_halves_of_signs_in_the_arguments_of_a_call():
+    assert calls([call(0, "a", "A", '{"x": "\ud83d')], [call(0, None, None, '\ude00\ud83d"}')]) == (
+        ToolCall("a", "A", '{"x": "😀\ufffd"}'),
+    )
 
 
 def test_event_stream_in_every_allowed_shape():  # L42
@@ -915,6 +985,55 @@ def test_the_last_item_of_a_list_and_the_end_of_an_argument_are_no_torso(end, si
     assert cut(f"Thought: a\nAction: Finish[The parts:\n{end}", size)[0].endswith(end)
 
 
+@pytest.mark.parametrize("answer", [text("one END two", 1), message("one END two"), honours_stop("one END two")])
+def test_the_callers_stop_words_end_the_reply_whatever_the_server_makes_of_them(answer):
+    for stop in ("END", ["x", "END"], ("END", *OBSERVATION_STOPS)):
+        assert reply_to(answer, stop=stop).text.rstrip() == "one"
+
+
+def test_the_callers_stop_words_hold_without_the_parameter():  # L34, L39
+    with ModelServer([refuses("stop", then="one END two")] * 3) as server:
+        llm = client(server)
+        assert [llm.think(ASKED, stop=["END"]).text for _ in range(2)] == ["one", "one"]
+    thinks = events(chunk(reasoning_content="END, hm"), *pieces("\none END two"), DONE)
+    with ModelServer([thinks, thinks]) as server:
+        llm = client(server)
+        assert [llm.think(ASKED, stop=["END", "\n"]).text.strip() for _ in range(2)] == ["one", "one"]
+        assert ["stop" in body for body in server.bodies] == [True, False]
+
+
+def test_the_callers_stop_words_end_the_reply_of_a_stand_in():
+    for llm in (ScriptedLLM(["one END two"]), FunctionLLM(lambda m: iter("one END two"))):
+        items = list(llm.stream(ASKED, stop="END"))
+        assert shown(items) == items[-1].text == "one"
+    assert list(ask(OnlyThink("one END two"), ASKED, stop=["END"]))[-1].text == "one"
+
+
+@pytest.mark.parametrize(
+    ("content", "stop", "shown"),
+    [
+        ("one END two", ["END"], "one"),
+        ("one EN", ["END"], "one EN"),
+        ("EEND", ["END"], "E"),
+        ("a\n\nb", ["\n\n"], "a"),
+        ("\n\na\n\nb", ["\n\n"], "\n\na"),
+        ("abcd", ["abcd", "bc"], "a"),
+        ("xabc", ["xabc", "bc"], ""),
+        ("a END\nObservation: x", ["END"], "a"),
+        ("a\nObservation: x END", ["END"], "a"),
+        ("Observation shows END", [*OBSERVATION_STOPS, "END"], "Observation shows"),
+        ("a\nObservation shows b", [*OBSERVATION_STOPS, ""], "a\nObservation shows b"),
+        ("a b", None, "a b"),
+    ],
+)
+@pytest.mark.parametrize("size", [1, 2, 1000])
+def test_cutter_with_stop_words(content, stop, shown, size):
+    cutter = StreamCutter(stop)
+    fed = "".join(cutter.feed(content[at : at + size]) for at in range(0, len(content), size))
+    assert fed + cutter.close() == shown
+    assert cutter.done == (shown != content)
+
+
 def test_torso_left_by_the_server_is_dropped():
     items = streamed(text(f"{CUT}\nObserv"), stop=OBSERVATION_STOPS)
     assert shown(items) == items[-1].text == CUT
@@ -1230,6 +1349,7 @@ def test_not_found_page_hints_at_the_base_url():
         (400, "请求的上下文长度超过模型限制"),
         (400, "输入内容过长，请缩短后重试"),
         (400, "Prompt 超长"),
+        (400, "Invalid 'messages[12].content': string too long. Expected a string with maximum length 256000"),
         (413, "Request Entity Too Large"),
     ],
 )
@@ -1291,6 +1411,15 @@ def test_model_without_tools(code, words):  # N15
         "Invalid 'tools[0].function.name': string does not match pattern",
         "tools.0.function.parameters: 'oneOf' is not supported",
         "函数名称不能包含空格",
+        "Invalid 'messages[2].tool_calls[0].id': string too long. Expected a string with maximum length 40",
+        "Invalid request: 'tools[0].function.description': string too long",
+        "messages.12.tool_calls.0.function.name: not allowed",
+        "Unexpected role 'user' after role 'tool'",
+        "Invalid schema for function 'length': In context=(), 'required' is required to be supplied",
+        "Function name 'length' is not allowed",
+        "tool 'length' is not supported",
+        "parallel tool calls are not supported",
+        "Unknown name \"additionalProperties\" at 'tools[0].function_declarations[0].parameters'",
     ],
 )
 def test_other_complaints_about_tools_do_not_advise_another_agent(words):
@@ -1489,6 +1618,26 @@ def test_new_id_under_the_same_index_is_a_new_call():
 
 
 ONE, TWO = '{"x": 1}', '{"x": 2}'
+
+
+@pytest.mark.parametrize("id", [None, "", "same"])
+@pytest.mark.parametrize("index", [None, 0, 7])
+@pytest.mark.parametrize("first", ["{}", "", None, {}, ONE])
+def test_each_entry_of_a_whole_message_is_a_call(first, index, id):
+    one, two = call(index, id, "Add", first), call(index, id, "Add", TWO)
+    for entries in ([one, two], [two, one], [two, two]):
+        told = reply_to(message(None, "tool_calls", tool_calls=entries)).tool_calls
+        assert [made.arguments or "{}" for made in told] == [
+            TWO if entry is two else first if isinstance(first, str) and first else "{}" for entry in entries
+        ]
+
+
+def test_a_name_in_pieces():
+    wanted = (ToolCall("a", "get_weather", ONE),)
+    parts = [call(0, "a", "get", ""), call(0, None, "_", ""), call(0, "", "weather", None)]
+    assert calls(*[[part] for part in parts], [call(0, None, None, ONE)]) == wanted
+    named = call(0, None, "get_weather", ONE[:3]), call(0, None, "get_weather", ONE[3:])
+    assert calls([call(0, "a", "get_weather", "")], *[[one] for one in named]) == wanted
 
 
 @pytest.mark.parametrize("id", [None, "", "same"])

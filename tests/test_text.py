@@ -8,6 +8,7 @@ import pytest
 
 from hello_react.text import (
     argument_end,
+    broken_off,
     clip,
     closing_bracket,
     estimate_tokens,
@@ -111,6 +112,27 @@ def test_squeeze():
 def test_sendable_and_printable():
     assert sendable("a\ud83d\x00b") == "a\ufffdb"
     assert printable("a\r\nb\x1b[2J\u202e\ud83d\tc") == "a\nb\\x1b[2J\\u202e\ufffd\tc"
+
+
+@pytest.mark.parametrize(("text", "whole"), [
+    ("\ud83d\ude00", "😀"), ("a\ud83d", "a\ufffd"), ("\ude00\ud83d", "\ufffd\ufffd"), ("\ud83dé", "\ufffdé"),
+    ("\ufeff\ud83d\ude00 😀", "\ufeff😀 😀"), ("plain", "plain"),
+])
+def test_halves_of_a_sign_are_joined_and_a_half_alone_is_replaced(text, whole):
+    assert sendable(text) == printable(text) == whole
+
+
+@pytest.mark.parametrize(("kind", "reasons"), [
+    ("failure", "error ERROR network_error abort cancelled USER_CANCEL timeout insufficient_system_resource "
+                "malformed_function_call"),
+    ("filter", "content_filter sensitive SAFETY refusal guardrail_intervened PROHIBITED_CONTENT RECITATION"),
+    ("length", "length max_tokens max_output_tokens max_new_tokens max_length model_length token_limit "
+               "model_context_window_exceeded repetition_truncation"),
+    ("", "stop tool_calls function_call tool_use eos eos_token stop_sequence end_turn COMPLETE normal none"),
+])
+def test_broken_off(kind, reasons):
+    assert {reason: broken_off(reason) for reason in reasons.split()} == dict.fromkeys(reasons.split(), kind)
+    assert broken_off("") == ""
 
 
 def test_clip():
