@@ -42,7 +42,7 @@ from .guards import REPEAT_NOTE, Deadline, History, Repeats, WindowWatch, whole_
 from .parser import Action, Finish, Malformed, Turn, parse
 from .prompt import LAST_CALL, Prompt, render_step
 from .repairs import plain_words
-from .text import clip
+from .text import clip, sendable
 from .tools import ToolExecutor
 
 Approve = Callable[[Action], "bool | str"]
@@ -185,7 +185,7 @@ class ReActAgent:
         Raises:
             ValueError: the question is empty, or the conversation is none.
         """
-        if not isinstance(question, str) or not question.strip():
+        if not isinstance(question, str) or not sendable(question).strip():
             raise ValueError("The question is empty.")
         if conversation is not None and not hasattr(conversation, "turns"):
             raise ValueError(f"conversation must be a Conversation, not {type(conversation).__name__}")
@@ -320,13 +320,12 @@ class ReActAgent:
             key = (call.tool, call.input, seen.text)  # the same call twice in one reply counts once
             count = counts[key] = counts.get(key) or run.repeats.seen(*key)
             run.most_repeats = max(run.most_repeats, count)
-            note = f"\n({REPEAT_NOTE})" if count > 1 else ""
-            observations.append(replace(seen, text=seen.text + note) if note else seen)
-        left = turn.rest[len(calls) - 1:]
-        if left:
-            note = ", ".join(f"{call.tool}[{clip(call.input, 60)}]" for call in left)
-            last = observations[-1]
-            note = f"(Only the first action was run. Not run: {note}. Write one action at a time.)"
+            observations.append(replace(seen, text=f"{seen.text}\n({REPEAT_NOTE})") if count > 1 else seen)
+        if left := turn.rest[len(calls) - 1:]:
+            last, names = observations[-1], ", ".join(f"{call.tool}[{clip(call.input, 60)}]" for call in left)
+            ran = last.error not in ("refused", "bad_input", "unknown_tool")
+            note = "Only the first action was run. Not run" if ran else "Not run either"
+            note = f"({note}: {names}. Write one action at a time.)"
             observations[-1] = replace(last, text=f"{last.text}\n{note}")
         return tuple(observations)
 

@@ -75,18 +75,19 @@ def read_calls(text: str, start: int, end: int, stops: Sequence[int], argument: 
         opening = opening if close is None or text[close + 1:end].strip(_WRAP_UP) else colon.end()
     sign = text[opening:opening + 1] if opening < end else " "
     if sign == "[" or (sign in "【［" and (opening == head.end() or known(name))):
-        return _joined_calls(text, opening, end, name, stops, known)
+        return _joined_calls(text, _bracketed(text, opening, name, stops), end, known)
     if argument is not None:
         return [two_lines(text[head.end():end], name, argument, known)], end
     if sign in ":：" and is_finish(name):
         return [Part("answer", drop_residue(text[opening + 1:end]))], end
     if sign in "(（{" and known(name):
-        return function_call(text, opening, end, name)
+        return _joined_calls(text, function_call(text, opening, end, name), end, known)
     if is_finish(name):
         return [Part("remark", name="Finish")], end
-    if any(known(" ".join(name.split()[:count])) for count in (1, 2, 3)):
+    tool = next(filter(known, (" ".join(name.split()[:count]) for count in (1, 2, 3))), None)
+    if tool:
         conflict = re.search(r"\s(?:final answer|finish)", name, re.IGNORECASE)
-        return [Part("problem", name, "conflict" if conflict else "missing_input")], end
+        return [Part("problem", tool, "conflict" if conflict else "missing_input")], end
     return [Part("remark", text[start:end].strip(BLANKS))], end
 
 
@@ -99,23 +100,28 @@ def _bracketed(text: str, opening: int, name: str, stops: Sequence[int]) -> tupl
     return Part("call", text[opening + 1:close].strip(BLANKS), name), close + 1
 
 
-_NEXT_CALL = re.compile(r"[\s,;，；、&*`.-]{0,20}((?:and(?: then)?|then|or)\b|和|然后|或者?|还是)?"
-                        rf"[\s,;，；、&*`-]{{0,20}}(?:\d{{1,2}}[.)、]\s)?{HEAD.pattern}(?=\[)", re.IGNORECASE)
+_NEXT_CALL = re.compile(r"[\s,;，；、&+|/*`.-]{0,20}((?:and(?: then)?|then|or)\b|和|然后|或者?|还是)?"
+                        rf"[\s,;，；、&*`-]{{0,20}}(?:\d{{1,2}}[.)、]\s)?{HEAD.pattern}(?=[\[【({{（])",
+                        re.IGNORECASE)
 
 
-def _joined_calls(text: str, opening: int, end: int, name: str, stops: Sequence[int], known: Known,
-                  ) -> tuple[list[Part], int]:
-    """`Search[a], Search[b]`: a call and others joined to it; `Search[a] or Add[1]` is an open choice."""
-    call, after = _bracketed(text, opening, name, stops)
+def _joined_calls(text: str, first: tuple[Part, int], end: int, known: Known) -> tuple[list[Part], int]:
+    """`Search[a], Search("b")`: a call and others joined to it; `Search[a] or Add[1]` is an open choice.
+
+    `first` is the call and where it ends; returned are all of them, and where the last one ends.
+    """
+    call, after = first
     calls = [call]
-    while call.kind == "call" and known(name) and after < end and len(calls) < 50:
+    while call.kind == "call" and known(call.name) and after < end and len(calls) < 50:
         joined = _NEXT_CALL.match(text, after, end)
         name = joined[2].strip(MARKS) if joined else ""
         if joined is None or not known(name):
             break
         if joined[1] and joined[1].casefold() in ("or", "或", "或者", "还是"):
             return [Part("problem", name="prose_action")], end
-        call, close = _bracketed(text, joined.end(), name, [end])
+        opening = joined.end()
+        call, close = (_bracketed(text, opening, name, [end]) if text[opening] in "[【"
+                       else function_call(text, opening, end, name))
         if call.kind == "call":
             calls.append(call)
             after = close
@@ -132,12 +138,13 @@ def _json_or_list(text: str, start: int, end: int, argument: str | None, known: 
     if argument is not None and known(name):
         return [Part("call", argument, name)], end
     calls, after = json_parts(text, start, len(text))
-    if any(part.kind == "call" for part in calls):
+    if any(part.kind != "thought" for part in calls):
         return calls, after
     head = HEAD.match(text, start + 1, close)
     if text[start] == "[" and head and known(head[1].strip(MARKS)):
         return read_calls(text, start + 1, close, [close], argument, known)[0], close + 1
-    return [Part("call", name=name)], close + 1
+    tool = re.split('[",:：]', name, maxsplit=1)[0].strip(MARKS)  # `{"Search": "Oslo"}`, `["Search", "Oslo"]`
+    return [Part("problem", tool, "missing_input") if known(tool) else Part("call", name=name)], close + 1
 
 
 _LINE_START = re.compile(r"^[^\S\n]{0,8}[*`>-]{0,3}[^\S\n]?([A-Za-z_\u4e00-\u9fff][^\[\](){}:：\n]{0,60})\[",
@@ -151,7 +158,7 @@ def bare_calls(text: str, start: int, end: int, known: Known) -> tuple[int, list
     for match in islice(_LINE_START.finditer(text, start, end), 1000):
         name = match[1].strip(MARKS)
         if known(name):
-            parts, after = _joined_calls(text, match.end() - 1, end, name, [end], known)
+            parts, after = _joined_calls(text, _bracketed(text, match.end() - 1, name, [end]), end, known)
             alone = start > 0 or not text[:match.start()].strip(MARKS)
             return (match.start(), parts) if alone and not text[after:end].strip(MARKS + ".。~") else None
     return None
@@ -179,12 +186,26 @@ def two_lines(beside: str, name: str, argument: str, known: Known) -> Part:
         argument = argument[again.end() + 1:-1].strip(BLANKS)  # the call was repeated as its own input
     start = past(_FENCED_JSON, argument, 0)
     if argument[start:start + 1] in ("{", "["):
-        if closing_bracket(argument, start) is None:
-            return Part("unclosed", name=name)
         after = decode_json(argument, start, len(argument))[1]
         # An object is its own end: a fence around it and what is said on the lines below it are no input.
         argument = argument[start:after] if after > start and _ENDS_FENCE.match(argument, after) else argument
-    return Part("call", argument, name)
+    return whole_call(name, argument)
+
+
+def whole_call(name: str, argument: str) -> Part:
+    """A call with an input that no bracket ends; unclosed if that is JSON which breaks off: `{"q": "Os`."""
+    start = past(_FENCED_JSON, argument, 0)
+    broken = argument[start:start + 1] in ("{", "[") and closing_bracket(argument, start) is None
+    return Part("unclosed", name=name) if broken else Part("call", argument, name)
+
+
+def content(text: str, marks: str) -> str:
+    """What stands after a label, without residue and without the stars that close `**Thought: look it up**`.
+
+    `marks` are those that close the emphasis which began before the label, "" for none. They end a line.
+    """
+    closing = rf"\s{{0,8}}{re.escape(marks)}(?=[^\S\n]{{0,8}}(?:\n|\Z))"
+    return drop_residue(re.sub(closing, "", text, count=1) if marks else text)
 
 
 def drop_residue(text: str) -> str:
@@ -199,7 +220,7 @@ def drop_residue(text: str) -> str:
 _KEYWORD = re.compile(r"[A-Za-z_]\w{0,60}\s{0,8}=[^=]")
 
 
-def function_call(text: str, opening: int, end: int, name: str) -> tuple[list[Part], int]:
+def function_call(text: str, opening: int, end: int, name: str) -> tuple[Part, int]:
     """`Search("Oslo")`, `Search(query="Oslo")`, `Search {"query": "Oslo"}`, and where it ends.
 
     Bare words in round brackets count only right after the name and at the end of the line: `Calculator (the
@@ -207,16 +228,16 @@ def function_call(text: str, opening: int, end: int, name: str) -> tuple[list[Pa
     """
     close = closing_bracket(text, opening)
     if close is None:
-        return [Part("unclosed", name=name)], end
+        return Part("unclosed", name=name), end
     is_object = text[opening] == "{" and (not is_finish(name) or decode_json(text, opening, end)[1] > opening)
     inner = text[opening:close + 1] if is_object else text[opening + 1:close].strip(BLANKS)
     marked = inner and (unquote(inner) != inner or _KEYWORD.match(inner) or inner[0] in "{[")
     ends_line = not text[close + 1:end].split("\n", 1)[0].strip(_WRAP_UP + ";；")
     if marked or (ends_line and not text[opening - 1].isspace()):
-        return [Part("call", inner, name)], close + 1
+        return Part("call", inner, name), close + 1
     if ends_line and is_finish(name):  # a remark if an answer label follows: `Finish (see below)`
-        return [Part("answer", inner)], close + 1
-    return [Part("problem", name, "missing_input")], end
+        return Part("answer", inner), close + 1
+    return Part("problem", name, "missing_input"), end
 
 
 # --- JSON -------------------------------------------------------------------------------------------------
@@ -245,19 +266,23 @@ def standing_json(text: str, start: int, end: int) -> tuple[int, list[Part]] | N
     rest = text[after:end].strip(BLANKS + "`~]}")
     between = start == 0 and text[:found.start()].strip(BLANKS) and not rest.startswith("<")
     alone = not rest or (tagged and not between and text[found.end():after].rstrip(" \t").endswith("\n"))
-    return (found.start(), calls) if alone and any(part.kind == "call" for part in calls) else None
+    return (found.start(), calls) if alone and any(part.kind != "thought" for part in calls) else None
 
 
 def json_parts(text: str, start: int, end: int) -> tuple[list[Part], int]:
-    """The thought and the calls in the JSON values at `start`, 50 at most, and where they end."""
+    """The thought and the calls in the JSON values at `start`, and where they end; 50 values at most.
+
+    A call in them may hold its own input as text, and that may break off: `"arguments": "{\\"q\\": \\"Os"`.
+    """
     parts: list[Part] = []
-    while text[start:start + 1] in ("{", "[") and start < end and len(parts) < 50:
+    for _ in range(50):  # each reads a copy of the rest: see test_parsing_is_linear
         value, after = decode_json(text, start, end)
-        if after == start:
+        if not isinstance(value, (dict, list)):
             break
         thought = json_thought(value)
         parts += [Part("thought", thought)] if thought and not parts else []
-        parts += [Part("call", argument, name) for name, argument in json_calls(value)]
+        parts += [Part("call", argument, name) if is_finish(name) else whole_call(name, argument)
+                  for name, argument in json_calls(value)]
         start = past(_BETWEEN, text, after, end)
     return parts, start
 

@@ -23,7 +23,7 @@ from .repairs import Part
 from .text import argument_end, outside_fences
 
 NOTES = {
-    "empty_reply": "Your reply was empty.",
+    "empty_reply": "Your reply was empty, or all of it was thinking.",
     "no_action": "Your reply held no action.",
     "prose_action": "The Action line must hold one call alone. To ask the user, finish with the question.",
     "unknown_tool": "There is no tool named {detail!r}.",

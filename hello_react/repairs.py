@@ -25,8 +25,8 @@ from .dialects import (
     Part,
     answer_text,
     bare_calls,
+    content,
     decode_json,
-    drop_residue,
     is_finish,
     is_placeholder,
     json_calls,
@@ -47,12 +47,12 @@ _WORDS = {
     "short_input": "input|[输輸]入",
     "answer": "(?:final[ _])?answer|最[终終](?:答案|回答)|答案|回答",
     "thought": "thoughts?|思考(?:过程)?|想法",
-    "other": "action[ _][a-z]{1,20}",
+    "other": r"action[ _](?!(?:result|output|response)s?\b)[a-z]{1,20}",
     "action": "actions?|行[动動]|[动動]作|操作",
-    "observation": r"(?:observations?|[观觀]察(?:[结結]果)?)(?: ?[(（][^()（）\n]{1,40}[)）])?",
+    "observation": r"(?:observations?|[观觀]察(?:[结結]果)?)(?:[ #\d*_`]{0,8}[(（][^()（）\n]{1,40}[)）])?",
     "question": "question|问题|human|user|用户",
-    "result": "(?:tool |function |search )?(?:results?|outputs?|responses?)|(?:工具)?(?:输出|返回)"
-              "|(?:工具)?(?:返回|输出|执行|搜索|查询)?结果",
+    "result": "(?:action |tool |function |search )?(?:results?|outputs?|responses?)|(?:工具)?(?:输出|返回)"
+              "|(?:工具|行[动動]|[动動]作)?(?:返回|输出|执行|搜索|查询)?结果",
 }
 _WORD = "|".join(f"(?P<{kind}>{words})" for kind, words in _WORDS.items())
 _SAME_WORD = "|".join(_WORDS.values())
@@ -265,6 +265,7 @@ class _Label(NamedTuple):
     kind: str
     start: int
     end: int
+    marks: str = ""  # what closes the emphasis that begins before the label and goes on behind it
 
 
 def parts(text: str, known: Known, cut: bool = False) -> Iterator[Part]:
@@ -285,7 +286,7 @@ def _labelled(text: str, known: Known, cut: bool) -> Iterator[Part]:
     ended = move.kind == "answer" or _is_ending(text, move)
     if (ended or move.kind == "end") and (midline := _midline_action(text[:move.start], known, ended)):
         labels, ended = sorted([*labels, *midline], key=lambda label: label.start), False
-    yield from _unlabelled("preamble", text, 0, labels[0], known, cut, ended)
+    yield from _unlabelled(_Label("preamble", 0, 0), text, labels[0], known, cut, ended)
     read_to = 0
     stops = [label.start for label in labels]
     for index, (label, following) in enumerate(pairwise(labels)):
@@ -295,17 +296,17 @@ def _labelled(text: str, known: Known, cut: bool) -> Iterator[Part]:
             found, read_to = _action(text, labels, index, stops, known, cut)
             yield from found
         elif label.kind == "answer":
-            yield Part("answer", _unbold(drop_residue(text[label.end:following.start])))
+            yield Part("answer", content(text[label.end:following.start], label.marks))
         elif label.kind == "observation":
             yield Part("observation")
         elif label.kind == "thought":
             ended = ended and label.start < move.start and index < 20
-            yield from _unlabelled("thought", text, label.end, following, known, cut, ended)
+            yield from _unlabelled(label, text, following, known, cut, ended)
         else:
             yield Part("thought")  # `Question:`, `Action Reason:`, an input without an action
 
 
-_CLOSING_MARKS = re.compile(r"[*`]{0,3}")
+_OPENING_MARKS = re.compile(r"([*_`]{1,3})[\[【(（<]?[^\W_]")
 
 
 def _labels(text: str) -> list[_Label]:
@@ -330,9 +331,10 @@ def _labels(text: str) -> list[_Label]:
             if kind != "answer" or text[before.end:match.start()].strip(BLANKS):
                 continue
             labels.pop()  # `Final Answer:` and below it `Answer: Paris`
-        bold = "*" in match[0] or "`" in match[0]  # `**Action:**`, but not `Action Input:**/*.py`
-        end = past(_CLOSING_MARKS, text, match.end()) if bold else match.end()
-        labels.append(_Label(kind, match.start(), end))
+        opening = _OPENING_MARKS.search(match[0])
+        marks = opening[1][::-1] if opening and match[0].rstrip(BLANKS + ":：")[-1] not in "*_`" else ""
+        end = match.end() + len(marks) * text.startswith(marks, match.end())  # `**Action:** Search`
+        labels.append(_Label(kind, match.start(), end, marks if end == match.end() else ""))
     return labels
 
 
@@ -346,19 +348,22 @@ def _is_ending(text: str, label: _Label) -> bool:
 
 
 def _midline_action(text: str, known: Known, ended: bool) -> list[_Label]:
-    """`Thought: I need it. Action: Search[x]`: only where a known tool's complete call ends the line."""
+    """`Thought: I need it. Action: Search[x]`: only where a known tool's complete call ends the line.
+
+    A call that does not end it is not run, nor is anything that was written behind it.
+    """
     tries = 5  # each may scan the whole text: see test_parsing_is_linear
     for match in _MIDLINE_ACTION.finditer(text) if not FENCE.search(text) else ():
         head = HEAD.match(text, match.end())
-        if head is None or text[head.end():head.end() + 1] != "[" or not known(head[1].strip(MARKS)):
+        if not (head and text.startswith(tuple("[【({（"), head.end()) and known(head[1].strip(MARKS))):
             continue
         tries -= 1
-        close = closing_bracket(text, head.end()) if tries >= 0 else None
-        if close is None:
+        if tries < 0 or (close := closing_bracket(text, head.end())) is None:
             break
-        line = text[close + 1:close + 200].split("\n", 1)[0].strip(MARKS + ".。")
-        if (not line or LABEL.match(line)) and _meant(text, match.start(), ended):
-            return [_Label("action", match.start(), match.end())]
+        if _meant(text, match.start(), ended):
+            line = text[close + 1:close + 200].split("\n", 1)[0].strip(MARKS + ".。")
+            alone = text[head.end()] == "[" and (not line or LABEL.match(line))
+            return [_Label("action", match.start(), match.end())] if alone else []
     return []
 
 
@@ -370,13 +375,13 @@ def _meant(text: str, position: int, ended: bool) -> bool:
     return not (_NOT_MEANT.search(line) or (ended and _MENTIONED.search(line)))
 
 
-def _unlabelled(kind: str, text: str, start: int, following: _Label, known: Known, cut: bool, ended: bool,
+def _unlabelled(label: _Label, text: str, following: _Label, known: Known, cut: bool, ended: bool,
                 ) -> Iterator[Part]:
     """A thought or preamble, and the call that it ends in if no step follows: `Thought: a`, `Search[x]`.
 
     `ended`: an ending follows. It can't be taken if a call stands before it, nor can that call be trusted.
     """
-    end, found = following.start, None
+    start, end, found = label.end, following.start, None
     ended = ended and following.kind != "observation"
     if following.kind in ("action", "answer") and _place(text, start, end) == "call":
         found, ended = (end, [Part("unclosed")]), False
@@ -384,18 +389,13 @@ def _unlabelled(kind: str, text: str, start: int, following: _Label, known: Know
         found = (standing_json(text, start, end) or bare_calls(text, start, end, known)
                  or _bare_fence(text, start, end, known, cut))
     at, calls = found if found and (found[0] == end or _meant(text, found[0], ended)) else (end, [])
-    if ended and any(part.kind == "call" and known(part.name) not in (None, "Finish") for part in calls):
+    if ended and any(part.kind != "thought" and known(part.name) not in (None, "Finish") for part in calls):
         calls = [Part("problem", name="conflict")]
     elif ended:
         at, calls = end, []
-    body = _unbold(text[start:at].strip(BLANKS))
-    yield from [Part(kind, body)] if body or kind == "thought" else []
+    body = content(text[start:at], label.marks)
+    yield from [Part(label.kind, body)] if body or label.kind == "thought" else []
     yield from calls
-
-
-def _unbold(text: str) -> str:
-    """`**Thought: look it up**`: bold around the whole line, which the label took the opening stars of."""
-    return text[:-2].rstrip(BLANKS) if text.endswith("**") and text.count("**") % 2 else text
 
 
 def _bare_fence(text: str, start: int, end: int, known: Known, cut: bool) -> tuple[int, list[Part]] | None:
@@ -420,7 +420,7 @@ def _action(text: str, labels: list[_Label], index: int, stops: list[int], known
     argument, read_on = None, end
     if labels[below].kind == "input":
         read_on = labels[below + 1].start
-        argument = drop_residue(text[labels[below].end:read_on])
+        argument = content(text[labels[below].end:read_on], labels[below].marks)
     found, after = read_calls(text, start, end, stops, argument, known)
     if argument is None or found[0].kind == "unclosed" or after > labels[below].start:
         return found, after

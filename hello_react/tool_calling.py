@@ -32,6 +32,7 @@ from weakref import WeakKeyDictionary
 from . import arguments
 from .agent import ReActAgent, Run
 from .arguments import BadInput
+from .dialects import whole_call
 from .errors import BadReplyError, ModelStatusError
 from .events import Event, Message, Notice, Observation, Reply, Step, ToolCall
 from .memory import Conversation
@@ -464,7 +465,7 @@ def _ending(text: str, cut: bool) -> Finish | Malformed:
     if not text:
         return Malformed("empty_reply", "Your reply was empty. Answer in plain text, or call a tool.")
     if cut:
-        note = "Your answer broke off at the token limit and was not taken. Give it again, shorter."
+        note = "Your answer broke off and was not taken. Give it again, shorter."
         return Malformed("unclosed", note)
     return Finish(text)
 
@@ -489,7 +490,7 @@ def _calls_in_text(text: str, tools: ToolExecutor, cut: bool) -> Turn | None:
     kind = label_kind(label) if label else "bare" if bare and registered_name(bare[1], tools.names) else ""
     if tags:
         found = [call for tag in tags for call in json_calls(decode_json(text, tag.end(), len(text))[0])]
-        if not found:
+        if not found or any(whole_call(*call).kind == "unclosed" for call in found):
             return _UNREAD_CALL
         move, *rest = [Action(name, input) for name, input in found]
         thought = text[:tags[0].start()].strip() or None

@@ -157,7 +157,7 @@ def test_wrong_parts_are_refused_at_construction():
         ReActAgent(ScriptedLLM([]), [])
 
 
-@pytest.mark.parametrize("question", ["", "  \n", None, 7])
+@pytest.mark.parametrize("question", ["", "  \n", "\x00", None, 7])
 def test_an_empty_question_is_refused_before_any_call(question):  # A20
     an_agent = agent(DONE)
     with pytest.raises(ValueError, match="question is empty"):
@@ -251,6 +251,16 @@ def test_a_second_action_is_ignored_and_said():  # A12
         .observations[0]
         .text.startswith("found\n(Only the first action was run. Not run: Add[1, 2].")
     )
+
+
+@pytest.mark.parametrize(("first", "words", "options"), [
+    ("Search[a]", "Search was not run: the user refused it.", {"approve": lambda call: False}),
+    ("Add[1]", "Add was not run:", {}),
+])
+def test_where_the_first_action_was_not_run_the_note_does_not_say_so(first, words, options):
+    text = run(f"Thought: both\nAction: {first}\nAction: Search[b]", DONE, **options).steps[0].observations[0].text
+    assert text.startswith(words)
+    assert text.endswith("\n(Not run either: Search[b]. Write one action at a time.)")
 
 
 @pytest.mark.parametrize(

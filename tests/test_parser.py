@@ -117,6 +117,17 @@ def test_notes_say_what_to_write_and_name_the_tools():
     assert "GetTime" in parse("Action: GetTime", TOOLS).move.note
 
 
+@pytest.mark.parametrize(("text", "words"), [
+    ("Action: Search with a", "The input of Search is missing"),
+    ('Action: Finish "42"', "The input of Finish is missing"),
+    ("Action: Search | Action Input: a", "The input of Search is missing"),
+    ('Action: {"Search": "a"}', "The input of Search is missing"),
+    ("Thought: x\nAction: Search[a]\n</think>", "or all of it was thinking"),
+])
+def test_note_says_what_was_wrong(text, words):
+    assert words in parse(text, TOOLS).move.note
+
+
 def test_every_reason_is_given_by_some_reply():
     given_reasons = {row["reads"][1:] for row in NEIGHBOURS if str(row["reads"]).startswith("!")}
     assert given_reasons == set(REASONS)
@@ -127,6 +138,10 @@ def test_every_reason_is_given_by_some_reply():
     ("I need it.\nAction: Search[x]", "I need it."),
     ("Action: Search[x]", None),
     ("**Thought: a**\nAction: Search[x]", "a"),
+    ("*Thought: a*\n*Action: Search[x]*", "a"),
+    ("__Thought:__ a\n__Action:__ Search[x]", "a"),
+    ("_Thought:_ a\nSearch[x]", "a"),
+    ("**Thought:** **a**\nAction: Search[x]", "**a**"),
     ("Observation: y\nThought: a\nAction: Search[x]", "a"),
     ('{"thought": "a", "action": "Search", "action_input": "x"}', "a"),
     ('[{"reasoning": " a ", "action": "Search", "action_input": "x"}]', "a"),
@@ -168,6 +183,10 @@ def test_cut_reply(text, reads):
     ("观察结果：", "observation"),
     ("Observation", "result"),
     ("Tool output:", "result"),
+    ("Action Result:", "result"),
+    ("行动结果：", "result"),
+    ("Observation 2 (from Search):", "observation"),
+    ("**Observation** (Search):", "observation"),
     ("User:", "question"),
 ])
 def test_label_kind(text, kind):
@@ -296,6 +315,27 @@ SPEED = load_benchmark()
 def test_parsing_is_linear(name):
     """100,000 hostile characters in far less than a quadratic scan takes; see benchmarks/parser_speed.py."""
     for way in SPEED.ways(SPEED.blown_up(SPEED.HOSTILE[name], 100_000)):
+        began = time.process_time()
+        way()
+        assert time.process_time() - began < 2.0
+
+
+@pytest.mark.parametrize(("before", "repeated"), [
+    ("Action: ", "[]"),
+    ("Action: ", "{}"),
+    ("Action: ", "{'a': 1}\n"),
+    ("", "[{}]\n"),
+    ("Thought: x\n", "[{}]\n"),
+    ("", '{"a": 1}\n'),
+    ("<tool_call>", '{"a": 1}\n'),
+    ("Thought: ", ". Action: Search(x) no "),
+    ("Action: Search('x')", " + Search('x')"),
+    ("Action: Search('x')", " + Search('"),
+    ("**Final Answer: ", "** x "),
+    ("Action: Search[x]\nObservation ", "_# "),
+])
+def test_a_megabyte_is_read_in_far_less_than_a_quadratic_scan_takes(before, repeated):
+    for way in SPEED.ways(SPEED.blown_up((before, repeated, ""), 1_000_000)):
         began = time.process_time()
         way()
         assert time.process_time() - began < 2.0

@@ -1108,6 +1108,7 @@ def test_text_input_of_a_leaked_call_goes_to_the_parameter():
         "Thought: t\nAction: fly[Oslo]",
         "Action: get_weather",
         "Action: Finish[",
+        '<tool_call>{"name": "get_weather", "arguments": "{\\"city\\": \\"Os"}</tool_call>',
     ],
 )
 def test_a_broken_call_in_the_text_format_is_told_and_is_no_answer(reply):
