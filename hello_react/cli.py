@@ -11,8 +11,9 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 if TYPE_CHECKING:
@@ -92,7 +93,8 @@ def build_parser() -> argparse.ArgumentParser:
 
     add = parser.add_argument_group("the agent").add_argument
     add("--agent", choices=("text", "tools"), default="text",
-        help="'text' (the default) reads Thought and Action from text, 'tools' uses native tool calls")
+        help="'text' (the default) reads Thought and Action from text, 'tools' uses native tool calls (not "
+             "for the embedded model)")
     add("--max-steps", type=_whole(1), default=5, metavar="N", help="model calls at most (default 5)")
     add("--time-limit", type=_seconds, metavar="SECONDS", help="time for the whole run")
     add("--best-effort", action="store_true", help="at the step limit, ask for the best answer so far")
@@ -122,7 +124,8 @@ def build_parser() -> argparse.ArgumentParser:
     add("--no-color", action="store_true", help="no colours (NO_COLOR is respected too)")
     add("--trace", metavar="FILE",
         help="record every event as a JSON line; adds to a trace that is there, a folder gets a new file")
-    add("--replay", metavar="FILE", help="show a recorded run again, without model and tools")
+    add("--replay", metavar="FILE",
+        help="show a recorded run again, without model and tools; of a folder, its newest trace")
     add("--log-level", choices=("debug", "info", "warning", "error"),
         help="write log records to standard error")
     add("--log-json", action="store_true", help="log records as JSON lines")
@@ -171,12 +174,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _say(text: str) -> None:
-    from .console import write
+    from .console import write_line
     from .text import printable
 
     if sys.stderr is not None:
         with contextlib.suppress(OSError):
-            write(sys.stderr, f"hello-react: {printable(text)}\n")
+            write_line(sys.stderr, f"hello-react: {printable(text)}")
 
 
 def _out(text: str) -> None:
@@ -248,7 +251,10 @@ def _question(options: argparse.Namespace) -> str | None:
         raw = getattr(sys.stdin, "buffer", None)
         question = sendable(raw.read().decode("utf-8", "replace") if raw else sys.stdin.read()).strip()
     if not question.strip() or question == "-":
-        raise ValueError('no question given: hello-react "What is 6 * 7?" (see --help)')
+        values = {f"--{name.replace('_', '-')}": value for name, value in vars(options).items()}
+        took = "".join(f"; {name} took {value!r}" for name, value in values.items()
+                       if isinstance(value, str) and " " in value.strip())
+        raise ValueError(f'no question given{took}: hello-react "What is 6 * 7?" (see --help)')
     return question
 
 
@@ -261,6 +267,8 @@ def _agent(options: argparse.Namespace, settings: Settings, said: bool) -> ReAct
 
     examples: tuple[str, ...] = ()
     if options.few_shot:
+        if options.agent == "tools":
+            raise ValueError("--few-shot is for the text agent; leave out --agent tools")
         examples = _read_examples(options.few_shot)
     if options.approve and (sys.stdin is None or not sys.stdin.isatty()):
         raise ValueError("--approve asks on the terminal, but standard input is none")
@@ -268,6 +276,10 @@ def _agent(options: argparse.Namespace, settings: Settings, said: bool) -> ReAct
     say = _say if said else (lambda text: None)
     local = _uses_local(options, settings)
     client = _client(options, local, say)
+    if local and options.agent == "tools" and not settings.local_model_path:
+        from .local.serve import TEXT_ONLY
+
+        say(TEXT_ONLY)
     if about_search:
         say(about_search)
     limits: dict[str, Any] = {
@@ -278,8 +290,6 @@ def _agent(options: argparse.Namespace, settings: Settings, said: bool) -> ReAct
     if options.agent == "tools":
         from .tool_calling import ToolCallingAgent
 
-        if examples:
-            raise ValueError("--few-shot is for the text agent; leave out --agent tools")
         return ToolCallingAgent(client, tools, prompt=Prompt(lang=lang), **limits)
     from .agent import ReActAgent
 
@@ -306,6 +316,7 @@ def _model_in_use(options: argparse.Namespace, settings: Settings) -> str:
 
 
 def _client(options: argparse.Namespace, local: bool, say: Callable[[str], None]) -> Any:
+    from .errors import SettingsError
     from .llm import HelloAgentsLLM, default_llm
 
     chosen = {"temperature": options.temperature, "max_tokens": options.max_tokens}
@@ -313,15 +324,18 @@ def _client(options: argparse.Namespace, local: bool, say: Callable[[str], None]
     if options.local:
         from .local import embedded_llm
 
-        client = embedded_llm(say=say, **given)
-    elif local:
-        client = default_llm(say=say, **given)
-    else:
+        return embedded_llm(say=say, **given)
+    if local:
+        return default_llm(say=say, **given)
+    try:
         return HelloAgentsLLM(options.model, base_url=options.base_url, **given)
-    return client
+    except SettingsError as error:
+        raise SettingsError(f"{error} Or ask the embedded model, with --local.") from None
 
 
 def _read_examples(path: str) -> tuple[str, ...]:
+    from .repairs import LABEL, label_kind
+
     if os.path.exists(path) and not os.path.isfile(path):
         raise ValueError(f"--few-shot: {path} is no file")
     try:
@@ -332,8 +346,10 @@ def _read_examples(path: str) -> tuple[str, ...]:
         raise ValueError(f"--few-shot: {path} can't be read: {reason}") from None
     parts = text.replace("\r\n", "\n").split("\n---\n")
     examples = tuple(part.strip() for part in parts if part.strip(" \n-"))
-    if not examples:
-        raise ValueError(f"--few-shot: {path} holds no example")
+    asked = [any(label_kind(label) == "question" for label in LABEL.finditer(part)) for part in examples]
+    if not examples or not all(asked):
+        raise ValueError(f"--few-shot: {path} holds no example, or a part that is none: each has a line "
+                         "'Question: ...', then the steps, as --show-prompt shows them")
     return examples
 
 
@@ -423,12 +439,15 @@ def _load_tools(place: str) -> list[Any]:
     module_name, colon, name = place.rpartition(":")
     if not colon or not module_name or not name:
         raise ValueError(f"--tool {place}: write MODULE:NAME or FILE.py:NAME")
+    is_file = module_name.endswith(".py")
+    if is_file and not os.path.isfile(module_name):
+        raise ValueError(f"--tool {place}: there is no file {module_name}")
     try:
-        if module_name.endswith(".py"):
+        if is_file:
             folder, file = os.path.split(os.path.abspath(module_name))
             spec = importlib.util.spec_from_file_location(f"tools_of_{file[:-3]}", module_name)
-            if spec is None or spec.loader is None or not os.path.isfile(module_name):
-                raise ValueError(f"--tool {place}: there is no file {module_name}")
+            assert spec is not None
+            assert spec.loader is not None
             sys.path.append(folder)  # it may import its neighbours
             module = importlib.util.module_from_spec(spec)
             sys.modules[spec.name] = module  # dataclasses look themselves up there
@@ -437,10 +456,8 @@ def _load_tools(place: str) -> list[Any]:
             if os.getcwd() not in sys.path:
                 sys.path.insert(0, os.getcwd())
             module = importlib.import_module(module_name)
-    except ValueError:
-        raise
     except (Exception, SystemExit) as error:  # noqa: BLE001  the user's own module may fail in any way
-        why = f"{type(error).__name__}: {error}"
+        why = f"{type(error).__name__}: {error}".rstrip(": ") + _own_line(error)
         raise ValueError(f"--tool {place}: {module_name} can't be imported: {why}") from None
     found = getattr(module, name, None)
     if isinstance(found, ToolExecutor):
@@ -455,6 +472,18 @@ def _load_tools(place: str) -> list[Any]:
         what = "is no function, Tool or ToolExecutor" if hasattr(module, name) else "is not in that module"
         raise ValueError(f"--tool {place}: {name} {what}{hint}")
     return [Tool.from_function(found)]
+
+
+def _own_line(error: BaseException) -> str:
+    """The last line of the user's own code that `error` came through, as " (FILE, line N)"; "" if none."""
+    import sysconfig
+    import traceback
+
+    folders = [os.path.dirname(__file__), *map(sysconfig.get_path, ("stdlib", "platlib", "purelib"))]
+    foreign = ("<", *(os.path.join(folder, "") for folder in folders))
+    own = [frame for frame in traceback.extract_tb(error.__traceback__)
+           if not frame.filename.startswith(foreign)]
+    return f" ({os.path.basename(own[-1].filename)}, line {own[-1].lineno})" if own else ""
 
 
 def _ask_approval(action: Action) -> bool | str:
@@ -475,11 +504,11 @@ def _ask_approval(action: Action) -> bool | str:
 # --- what is done
 
 
-def _printer(options: argparse.Namespace) -> Callable[[Event], None]:
+def _printer(options: argparse.Namespace, seconds: dict[int, float] | None = None) -> Callable[[Event], None]:
     from .console import Printer
 
     return Printer(sys.stdout, colour=False if options.no_color else None, show_prompt=options.show_prompt,
-                   show_raw=options.show_raw, reasons=sys.stderr)
+                   show_raw=options.show_raw, reasons=sys.stderr, seconds=seconds)
 
 
 def _listeners(options: argparse.Namespace, settings: Settings, agent: ReActAgent,
@@ -511,7 +540,10 @@ def _answer(agent: ReActAgent, question: str, options: argparse.Namespace, setti
     if options.trace:
         from .trace import TraceWriter
 
-        listeners.insert(0, stack.enter_context(TraceWriter(options.trace, secrets=settings.secrets)))
+        trace = stack.enter_context(TraceWriter(options.trace, secrets=settings.secrets))
+        listeners.insert(0, trace)
+        if not options.quiet:
+            stack.callback(lambda: None if trace.error else _say(f"Recorded in {trace.path}."))
     try:
         with _tools_print_to_stderr() if silent else contextlib.nullcontext():
             result = drain(agent.stream(question), *listeners)
@@ -539,7 +571,6 @@ def _show(result: Result, options: argparse.Namespace) -> int:
 def _json_text(value: Any) -> str:
     """`value` as JSON, with every sign that a terminal obeys written as an escape."""
     import json
-    import re
 
     controls = "[\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
     text = json.dumps(value, ensure_ascii=False, indent=2)
@@ -599,34 +630,64 @@ def _tools_print_to_stderr() -> Iterator[None]:
 
 def _try_tool(options: argparse.Namespace, settings: Settings) -> int:
     from .parser import Action, Malformed, parse
+    from .tools import OTHER_WAYS
 
     with _tools_print_to_stderr():
         tools, about = _tools(options, settings, local=_uses_local(options, settings))
     move = parse(f"Action: {options.try_tool}", tools.names).move
     if not isinstance(move, Action):
         why = "write a call such as 'Search[Oslo]'."
+        if isinstance(move, Malformed) and move.reason == "unclosed":
+            why = f"a bracket is not closed; {why}"
         if isinstance(move, Malformed) and move.reason == "unknown_tool":
             why = tools.execute(options.try_tool.partition("[")[0].strip(), "").text.partition(" Tools:")[0]
         raise ValueError(f"--try-tool: {why} Tools: {', '.join(tools.names)} (more with --tools and --tool)")
     if about and move.tool in ("Search", "Lookup"):
         _say(about)
-    observation = tools.execute(move.tool, move.input)
-    _out(observation.text)
+    tool = next(tool for tool in tools if tool.name == move.tool)
+    call, failures = tool.call, list[BaseException]()
+
+    def noting(input: str | Mapping[str, Any], timeout: float | None) -> Any:
+        try:
+            return call(input, timeout)
+        except BaseException as error:
+            failures.append(error)
+            raise
+
+    tool.call = noting  # type: ignore[method-assign]
+    with _tools_print_to_stderr():
+        observation = tools.execute(move.tool, move.input)
+    # What to do instead is advice for a model; a person wants to know where it happened.
+    _out(observation.text if observation.ok
+         else observation.text.removesuffix(f". {OTHER_WAYS}") + _own_line(failures[-1]))
     return OK if observation.ok else NO_ANSWER
 
 
 def _replay(options: argparse.Namespace) -> int:
-    from .events import drain
+    from .events import RunEnded, RunStarted, drain
     from .trace import read, replay
 
-    events = replay(options.replay)
+    path = _newest_trace(options.replay) if os.path.isdir(options.replay) else options.replay
+    events = replay(path)
     silent = options.quiet or options.json
-    runs = len(read(options.replay).runs)
+    runs = read(path).runs
+    listeners = []
     if not silent:
-        _say(f"The last of {runs} recorded runs." if runs > 1 else "A recorded run.")
-    result = drain(events, *([] if silent else [_printer(options)]))
-    if not silent:
-        _say(f"The question was: {result.question}")
-        if result.status in ("failed", "interrupted"):
-            _say(result.reason)
+        named = f" ({path})" if path != options.replay else ""
+        _say(f"The last of {len(runs)} recorded runs{named}." if len(runs) > 1 else f"A recorded run{named}.")
+        first, last = runs[-1][0], runs[-1][-1]
+        assert isinstance(first, RunStarted)
+        _say(f"The question was: {first.question}")
+        steps = last.result.steps if isinstance(last, RunEnded) else ()
+        listeners.append(_printer(options, {step.number: step.seconds for step in steps}))
+    result = drain(events, *listeners)
+    if not silent and result.status in ("failed", "interrupted"):
+        _say(result.reason)
     return _show(result, options)
+
+
+def _newest_trace(folder: str) -> str:
+    files = [entry.path for entry in os.scandir(folder) if entry.name.endswith(".jsonl") and entry.is_file()]
+    if not files:
+        raise ValueError(f"--replay: the folder {folder} holds no trace (a file NAME.jsonl)")
+    return max(files, key=lambda path: (os.path.getmtime(path), path))

@@ -13,8 +13,11 @@ of obeyed.
 from __future__ import annotations
 
 import os
+import shutil
 import sys
+import textwrap
 import time
+from collections.abc import Mapping
 from typing import TextIO
 
 from .events import (
@@ -25,6 +28,7 @@ from .events import (
     Reply,
     Result,
     RunEnded,
+    RunStarted,
     StepStarted,
     Thought,
     Token,
@@ -36,6 +40,13 @@ from .text import printable
 
 _COLOURS = {"dim": "2", "bold": "1", "thought": "36", "action": "33", "observation": "35", "answer": "1;32",
             "warning": "31"}
+_UNREADABLE = {
+    "conflict": "more than one step, an Observation of its own, or a call that no step is left for",
+    "placeholder": "a copied placeholder",
+    "prose_action": "no call on the Action line",
+    "unclosed": "it broke off, or a bracket is not closed",
+}
+"""Why a reply can't be read, for a person, where the reason's own name does not say it."""
 _UNDECIDED = 24  # signs of a line after which it can't become a label any more
 
 
@@ -54,6 +65,15 @@ def write(file: TextIO, text: str) -> None:
     file.flush()
 
 
+def write_line(file: TextIO, text: str) -> None:
+    """Write `text` and a line end now; in a terminal, lines that are too long break between words."""
+    if file.isatty():
+        width = shutil.get_terminal_size().columns
+        text = "\n".join(textwrap.fill(line, width, break_long_words=False, break_on_hyphens=False)
+                         for line in text.split("\n"))
+    write(file, text + "\n")
+
+
 class Printer:
     """Prints the events of runs.
 
@@ -61,19 +81,21 @@ class Printer:
         file: where to (standard output if None).
         colour: True or False; None decides by the file.
         show_prompt: print each prompt as it is sent; after the first one, what was added.
-        show_raw: print each reply as it came.
+        show_raw: print each reply as it came, once it is whole, and then what was read in it.
         reasons: where the reason of a run without an answer goes (`file` if None).
+        seconds: what each step of a recorded run took, by its number, in place of the time that passes now.
     """
 
     def __init__(self, file: TextIO | None = None, *, colour: bool | None = None, show_prompt: bool = False,
-                 show_raw: bool = False, reasons: TextIO | None = None) -> None:
+                 show_raw: bool = False, reasons: TextIO | None = None,
+                 seconds: Mapping[int, float] | None = None) -> None:
         self.file = file or sys.stdout
         self.reasons = reasons or self.file
         self.colour = wants_colour(self.file) if colour is None else colour
         if self.colour and os.name == "nt":
             os.system("")  # switches on the reading of colour codes in older Windows consoles
-        self.show_prompt, self.show_raw = show_prompt, show_raw
-        self._prompt = ""
+        self.show_prompt, self.show_raw, self.seconds = show_prompt, show_raw, seconds
+        self._prompt, self._max_steps = "", 0
         self._finish: Finish | None = None
         self._new_step(0)
 
@@ -90,7 +112,9 @@ class Printer:
     # --- events
 
     def __call__(self, event: Event) -> None:
-        if isinstance(event, StepStarted):
+        if isinstance(event, RunStarted):
+            self._max_steps = event.max_steps
+        elif isinstance(event, StepStarted):
             self._end_step()
             self._new_step(event.number)
             self._say(f"Step {event.number}", "bold")
@@ -122,7 +146,8 @@ class Printer:
             held = "".join(self._held).strip()
             if held:
                 self._say(held, "dim")
-            self._say(f"(This reply can't be read: {event.reason.replace('_', ' ')}.)", "warning")
+            why = _UNREADABLE.get(event.reason, event.reason.replace("_", " "))
+            self._say(f"(This reply can't be read: {why}.)", "warning")
         elif isinstance(event, Observation):
             if self._finish is not None and not self._has_streamed(self._finish.answer):
                 self._labelled("Action", f"Finish[{self._finish.answer}]", "action")
@@ -135,7 +160,10 @@ class Printer:
     def _end_step(self) -> None:
         if self._number:
             self._break_line()
-            self._say(f"  [{_tokens(self._usage)}, {time.perf_counter() - self._began:.1f} s]", "dim")
+            took = (time.perf_counter() - self._began if self.seconds is None
+                    else self.seconds.get(self._number))
+            shown = "" if took is None else f", {took:.1f} s"
+            self._say(f"  [{_tokens(self._usage)}{shown}]", "dim")
             self._number = 0
 
     def _end_run(self, result: Result) -> None:
@@ -151,7 +179,9 @@ class Printer:
             steps = f"{count} step{'s' if count != 1 else ''}"
             self._say(f"({steps}, {_tokens(result.usage)}, {result.seconds:.1f} s)", "dim")
         if result.status not in ("finished", "failed", "interrupted"):
-            write(self.reasons, printable(f"[{result.reason}]") + "\n")
+            last_call = result.status == "max_steps" and count > self._max_steps > 0
+            more = ", nor when asked for the best one so far" if last_call else ""
+            write(self.reasons, printable(f"[{result.reason}{more}]") + "\n")
 
     def _has_streamed(self, answer: str) -> bool:
         """Whether the answer was shown as it came (without its blank lines), the rest of it now."""
@@ -168,6 +198,8 @@ class Printer:
         if token.thinking:
             self._thinking.append(token.text)
             self._put(token.text, "dim")
+            return
+        if self.show_raw:
             return
         if not self._streamed:
             self._break_line()  # after thinking

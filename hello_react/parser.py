@@ -184,6 +184,7 @@ class _Decision:
         note = NOTES[reason].format(detail=detail.strip()[:80] or "the tool")
         close = difflib.get_close_matches(detail[:80], names, 1) if reason == "unknown_tool" else []
         note += f" Did you mean {close[0]}?" if close else ""
-        note += (f" Write a line that begins with 'Thought:' and then one line such as 'Action: "
-                 f"{names[0] if names else 'Search'}[...]', or 'Action: Finish[...]' with the answer.")
+        example = "" if self.names == () else f"such as 'Action: {names[0] if names else 'Search'}[...]', or "
+        note += (f" Write a line that begins with 'Thought:' and then one line {example}"
+                 "'Action: Finish[...]' with the answer.")
         return Malformed(reason, note + (f" Tools: {', '.join(names)}." if names else ""))

@@ -77,6 +77,7 @@ Action: Finish[一个星期有 10080 分钟。]"""
 _MARK = re.compile(r"\{\{(\w+)\}\}|\{(tools|instructions|examples|conversation|question|history)\}")
 _CJK = re.compile("[\u3400-\u9fff\uf900-\ufaff]")
 
+NO_TOOLS = {"en": "(none) The only action is Finish.", "zh": "（没有工具）唯一的动作是 Finish。"}
 LAST_CALL = {
     "en": "Observation: No step is left. Give the best answer that the observations allow now: "
           "Action: Finish[...]\n",
@@ -129,7 +130,7 @@ class Prompt:
         if earlier:
             earlier = ("之前的对话：\n" if chinese else "Earlier in this conversation:\n") + earlier + "\n"
         values = {
-            "tools": tools or ("（没有工具）" if chinese else "(none)"),
+            "tools": tools or NO_TOOLS["zh" if chinese else "en"],
             "instructions": f"{self.instructions.strip()}\n" if self.instructions.strip() else "",
             "examples": "\n\n".join(self.examples) or (CHINESE_EXAMPLE if chinese else ENGLISH_EXAMPLE),
             "conversation": earlier,

@@ -33,6 +33,7 @@ NAMES = {
     "SERPAPI_API_KEY": "serpapi_api_key",
     "OPENWEATHER_API_KEY": "openweather_api_key",
     "LOCAL_MODEL_PATH": "local_model_path",
+    "HELLO_REACT_CACHE": "cache_folder",
     "SERPAPI_BASE_URL": "serpapi_base_url",
     "OPENWEATHER_BASE_URL": "openweather_base_url",
     "OPEN_METEO_BASE_URL": "open_meteo_base_url",
@@ -124,6 +125,7 @@ class Settings:
     serpapi_api_key: str | None = field(default=None, repr=False)
     openweather_api_key: str | None = field(default=None, repr=False)
     local_model_path: str | None = None
+    cache_folder: str | None = None
     serpapi_base_url: str | None = field(default=None, repr=False)
     openweather_base_url: str | None = field(default=None, repr=False)
     open_meteo_base_url: str | None = field(default=None, repr=False)
@@ -145,23 +147,19 @@ class Settings:
         """
         environ = os.environ if environ is None else environ
         env_file, notes = _find_env_file(folder)
-        in_file: dict[str, str] = {}
-        if env_file:
-            in_file, more = _read_env_file(env_file)
-            notes += more
+        in_file, more = _read_env_file(env_file) if env_file else ({}, [])
         values: dict[str, str] = {}
         sources = dict.fromkeys(NAMES, "not set")
-        for name in NAMES:
-            for source, found in (("environment", environ), (str(env_file), in_file)):
+        for source, found in ((str(env_file), in_file), ("environment", environ)):  # the later one wins
+            for name in NAMES:
                 if value := found.get(name, "").strip():
                     values[name], sources[name] = value, source
-                    break
         KNOWN_KEYS.update(found[name].strip() for found in (environ, in_file) for name in NAMES
                           if name.endswith("_KEY") and name in found)
         timeout = values.pop("LLM_TIMEOUT", None)
         return cls(
             timeout=None if timeout is None else _seconds(timeout),
-            sources=sources, env_file=env_file, notes=tuple(notes),
+            sources=sources, env_file=env_file, notes=(*notes, *more),
             **{NAMES[name]: value for name, value in values.items()},
         )
 

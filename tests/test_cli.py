@@ -1,5 +1,7 @@
 """The command line as a user runs it: real processes, real servers, every ending and its exit code."""
 
+import importlib
+import importlib.util
 import json
 import os
 import re
@@ -140,6 +142,10 @@ def test_every_ending_has_its_exit_code_and_reason(model, script, arguments, cod
         (["--approve", "q"], "--approve asks on the terminal"),
         (["--search", "serpapi", "q"], "SERPAPI_API_KEY"),
         (["--try-tool", "Calculator"], "write a call such as"),
+        (["--try-tool", "Calculator[2**"], "a bracket is not closed; write a call such as"),
+        (["--trace", "What is 2+2?"], "no question given; --trace took 'What is 2+2?'"),
+        (["--few-shot", "pyproject.toml", "q"], "holds no example"),
+        (["--replay", "."], "holds no trace"),
         (["--try-tool", "Calculater[1]"], "Did you mean Calculator?"),
         (["--replay", "no_such.jsonl"], "no_such.jsonl"),
     ],
@@ -158,6 +164,7 @@ def test_wrong_use_is_one_clear_line_and_exit_2(model, arguments, words):  # C12
     ("values", "words"),
     [
         ({"LLM_MODEL_ID": "m"}, "LLM_API_KEY"),
+        ({"LLM_MODEL_ID": "m"}, "Or ask the embedded model, with --local."),
         ({"LLM_MODEL_ID": "m", "LLM_API_KEY": "k1234567"}, "LLM_BASE_URL"),
         (
             {"LLM_MODEL_ID": "m", "LLM_API_KEY": "your-api-key", "LLM_BASE_URL": "http://127.0.0.1:9/v1"},
@@ -312,6 +319,68 @@ def test_try_tool_runs_one_tool_as_the_agent_would(model):
     assert server.requests == []
 
 
+FAULTY = """\
+import json
+from hello_react import ToolError
+
+def deeper(text):
+    raise RuntimeError("kaputt")
+
+def Boom(text: str) -> str:
+    "Booms."
+    print("noise")
+    return deeper(text)
+
+async def Late(text: str) -> str:
+    "Booms too."
+    return json.loads(text)
+
+def Speaks(text: str) -> str:
+    "Speaks to the model."
+    raise ToolError("Write a number.")
+"""
+
+
+@pytest.mark.parametrize(
+    ("call", "told"),
+    [
+        ("Boom[x]", "Boom failed: RuntimeError: kaputt (faulty.py, line 5)\n"),
+        ("Late[{]", "Late failed: JSONDecodeError: Expecting property name enclosed in double quotes: line 1 "
+                    "column 2 (char 1) (faulty.py, line 14)\n"),
+        ("Speaks[x]", "Write a number. (faulty.py, line 18)\n"),
+    ],
+)
+def test_try_tool_tells_a_person_where_a_tool_failed(capsys, nothing_of_this_machine, call, told):
+    (nothing_of_this_machine / "faulty.py").write_text(FAULTY)
+    place = f"faulty.py:{call.partition('[')[0]}"
+    assert main(["--tools", "none", "--tool", place, "--try-tool", call]) == 1
+    shown = capsys.readouterr()
+    assert shown.out == told
+    assert ("noise" in shown.err) == call.startswith("Boom")
+
+
+@pytest.mark.parametrize(
+    ("source", "told"),
+    [
+        ("import os\nx = undefined_thing\n", "NameError: name 'undefined_thing' is not defined (mine.py, line 2)"),
+        ("\n\nimport no_such_module\n", "ModuleNotFoundError: No module named 'no_such_module' (mine.py, line 3)"),
+        ("int('a')\n", "ValueError: invalid literal for int() with base 10: 'a' (mine.py, line 1)"),
+        ("import json\ndef load():\n    json.loads('')\nload()\n", "line 1 column 1 (char 0) (mine.py, line 3)"),
+        ("x = (\n", "(mine.py, line 1)"),
+        ("raise SystemExit\n", "SystemExit (mine.py, line 1)"),
+    ],
+)
+@pytest.mark.parametrize("place", ["mine.py", "mine"])
+def test_a_tool_file_that_can_not_be_imported_is_told_with_its_line(
+    capsys, monkeypatch, nothing_of_this_machine, place, source, told
+):
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    importlib.invalidate_caches()
+    (nothing_of_this_machine / "mine.py").write_text(source)
+    assert main(["--tool", f"{place}:x", "q"]) == 2
+    assert capsys.readouterr().err.endswith(f"{told}\n")
+
+
 def test_serpapi_is_the_search_in_use_with_a_key(model, monkeypatch):
     model("Thought: x\nAction: Search[Huawei phone]", DONE)
     with SerpApiServer({"answer_box": {"answer": "Mate 70"}}) as serpapi:
@@ -424,6 +493,92 @@ def test_a_traced_run_is_shown_again(model, nothing_of_this_machine):
 
     assert strip(again) == strip(first)
     assert "secret-key" not in (nothing_of_this_machine / "t.jsonl").read_text("utf-8")
+
+
+def test_a_replay_tells_the_question_first_and_the_seconds_as_they_were(capsys, monkeypatch):
+    from dataclasses import replace
+
+    from hello_react import ReActAgent, ScriptedLLM, ToolExecutor
+    from hello_react.events import RunEnded
+    from hello_react.trace import TraceWriter
+
+    def record(file, ended=True):
+        with TraceWriter(file, secrets=()) as writer:
+            for event in ReActAgent(ScriptedLLM(["One.", DONE]), ToolExecutor()).stream("How much?"):
+                if isinstance(event, RunEnded):
+                    steps = tuple(replace(step, seconds=step.number + 0.25) for step in event.result.steps)
+                    event = RunEnded(replace(event.result, steps=steps, seconds=3.5))
+                if ended or not isinstance(event, RunEnded):
+                    writer(event)
+
+    record("t.jsonl")
+    assert main(["--replay", "t.jsonl"]) == 0
+    shown = capsys.readouterr()
+    assert shown.err == "hello-react: A recorded run.\nhello-react: The question was: How much?\n"
+    assert re.findall(r"tokens unknown.*", shown.out) == [
+        "tokens unknown, 1.2 s]", "tokens unknown, 2.2 s]", "tokens unknown, 3.5 s)"
+    ]
+    record("broken.jsonl", ended=False)
+    assert main(["--replay", "broken.jsonl"]) == 130
+    assert "  [tokens unknown]\n" in capsys.readouterr().out  # what is not known is not 0.0 s
+    os.mkdir("runs")
+    record("runs/b.jsonl")
+    record("runs/a.jsonl")
+    os.utime("runs/b.jsonl", (1, 1))
+    assert main(["--replay", "runs"]) == 0
+    assert f"A recorded run ({os.path.join('runs', 'a.jsonl')}).\n" in capsys.readouterr().err
+
+
+def test_the_file_of_a_trace_is_told_after_the_run(model, capsys):
+    model(DONE, error(401, "bad key"), DONE)
+    os.mkdir("runs")
+    assert main(["--trace", "runs", "q"]) == 0
+    (name,) = os.listdir("runs")
+    told = f"hello-react: Recorded in {os.path.join('runs', name)}.\n"
+    assert capsys.readouterr().err.endswith(told)
+    assert main(["--trace", "t.jsonl", "q"]) == 3
+    assert "hello-react: Recorded in t.jsonl.\n" in capsys.readouterr().err
+    assert main(["--trace", "t.jsonl", "--quiet", "q"]) == 0
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.skipif(importlib.util.find_spec("xllamacpp") is None, reason="needs the extra 'local'")
+@pytest.mark.parametrize(
+    ("arguments", "local_model", "told"),
+    [
+        (["--agent", "tools"], "", True),
+        (["--agent", "tools", "--quiet"], "", False),
+        (["--agent", "tools"], "other.gguf", False),
+        ([], "", False),
+    ],
+)
+def test_native_tool_calls_with_the_embedded_model_are_warned_of(
+    monkeypatch, capsys, arguments, local_model, told
+):
+    from hello_react import ScriptedLLM
+    from hello_react.local.serve import TEXT_ONLY
+
+    monkeypatch.setenv("LOCAL_MODEL_PATH", local_model)
+    monkeypatch.setattr("hello_react.local.embedded_llm", lambda say, **options: ScriptedLLM([DONE]))
+    main(["--local", *arguments, "q"])
+    assert (f"hello-react: {TEXT_ONLY}\n" in capsys.readouterr().err) == told
+
+
+@pytest.mark.skipif(os.name == "nt", reason="pseudo-terminals")
+def test_long_lines_for_a_person_break_between_words(monkeypatch):
+    import pty
+
+    monkeypatch.delenv("COLUMNS", raising=False)
+    ours, theirs = pty.openpty()
+    run = subprocess.run([sys.executable, "-m", "hello_react", "--few-shot", "no such file " * 9, "q"],
+                         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=theirs)
+    lines = os.read(ours, 9_999).decode().splitlines()
+    os.close(ours)
+    os.close(theirs)
+    assert run.returncode == 2
+    assert len(lines) == 3
+    assert all(len(line) <= 80 for line in lines)
+    assert " ".join(lines).startswith(f"hello-react: --few-shot: {'no such file ' * 9}")
 
 
 def test_version_and_help(capsys):

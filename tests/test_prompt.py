@@ -54,6 +54,8 @@ def test_earlier_turns_stand_before_the_question_in_either_language():
     )
     assert "之前的对话：\nQuestion: 甲\n" in Prompt().text("问", "", "", [("甲", "乙")])
     assert "(none)" in Prompt().text("q", "")
+    assert "Tools:\n(none) The only action is Finish.\n- Finish: " in Prompt().text("q", "")
+    assert "可用的工具：\n（没有工具）唯一的动作是 Finish。\n- Finish: " in Prompt().text("问", "")
 
 
 def test_labels_in_foreign_text_are_quoted():

@@ -11,6 +11,7 @@ import importlib.metadata
 import sys
 from collections.abc import Callable, Sequence
 
+from ..console import write_line
 from ..errors import HelloReactError, MissingExtraError, ModelError, SettingsError
 from ..settings import Settings
 from .fetch import SIZE, fetch_weights, is_whole, weights_path
@@ -98,7 +99,7 @@ def _info() -> None:
         rows = {"used instead": f"{other} (LOCAL_MODEL_PATH)", **rows}
     for name, value in rows.items():
         print(f"{name:12}  {value}")
-    print(NOTE)
+    write_line(sys.stdout, NOTE)
 
 
 def _number(most: int) -> Callable[[str], int]:
@@ -111,7 +112,7 @@ def _number(most: int) -> Callable[[str], int]:
 
 
 def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
+    write_line(sys.stderr, text)
 
 
 if __name__ == "__main__":

