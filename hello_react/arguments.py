@@ -1,9 +1,9 @@
 """From the text between the brackets to a function's arguments, by its own signature (chapters 02 and 08).
 
 One parameter takes the text as it stands (without quotes around it, or an object that names it); several
-take a JSON object (`{"a": 1, "b": 2}`), keywords (`a=1, b=2`), values in order (`1, 2`) or, where all but
-one have defaults, plain text; none takes empty text. A native tool call brings an object already. Types are
-checked by pydantic, which is imported only when a parameter is more than text.
+take a JSON object (`{"a": 1, "b": 2}`), keywords (`a=1, b=2`), values in order (`1, 2`), these before those
+(`1, b=2`) or, where all but one have defaults, plain text; none takes empty text. A native tool call brings
+an object already. Types are checked by pydantic, which is imported only when a parameter is more than text.
 
     >>> bind("add", parameters(lambda a, b: a + b), '{"a": 1, "b": 2}')
     ([], {'a': 1, 'b': 2})
@@ -16,8 +16,9 @@ import contextlib
 import inspect
 import json
 import re
+import types
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import partial
@@ -25,7 +26,7 @@ from typing import Any
 
 from .dialects import decode_json
 from .errors import ToolError
-from .text import clip, in_words, sendable
+from .text import clip, closing_bracket, in_words, sendable
 
 _NO_INPUT = {"", "{}", "none", "null", "()"}
 
@@ -96,7 +97,7 @@ class Parameter:
             first = error.errors()[0]
         # Strict types take from JSON what they refuse from Python; and some models put the JSON into quotes.
         texts = [json.dumps(value)] if _has_json(value) else []
-        texts += [value] if isinstance(value, str) and value.lstrip().startswith(("[", "{")) else []
+        texts += [value] if isinstance(value, str) else []
         for text in texts:
             with contextlib.suppress(ValueError):  # pydantic's error is one
                 return adapter.validate_json(text)
@@ -148,19 +149,13 @@ def parameters(function: Callable[..., Any]) -> tuple[Parameter, ...]:
     target: Any = unwrapped(function)
     if not (inspect.isroutine(target) or inspect.isclass(target)):
         target = target.__call__
-    try:
-        hints = typing.get_type_hints(target, include_extras=True)
-    except Exception:  # noqa: BLE001  an annotation may be any text: it is evaluated here
-        hints = {}
     found: list[Parameter] = []
     filled = function.keywords if isinstance(function, partial) else {}
     for name, parameter in signature.parameters.items():
         if parameter.kind is parameter.VAR_KEYWORD or name in filled:
             continue
         default = REQUIRED if parameter.default is parameter.empty else parameter.default
-        annotation = hints.get(name, inspect.Parameter.empty)
-        if isinstance(annotation, str):
-            annotation = inspect.Parameter.empty
+        annotation = _resolved(parameter.annotation, target)
         if parameter.kind is parameter.VAR_POSITIONAL:
             if annotation in (str, Any, inspect.Parameter.empty):
                 if found:
@@ -182,6 +177,18 @@ def parameters(function: Callable[..., Any]) -> tuple[Parameter, ...]:
     if [one.kind for one in signature.parameters.values()] == [inspect.Parameter.VAR_KEYWORD]:
         raise ToolError("A tool that takes only **options can't be called: name its parameters.")
     return tuple(found)
+
+
+def _resolved(annotation: Any, target: Any) -> Any:
+    """The type that an annotation of `target`, a function or class, stands for, also one written as text;
+    `empty` if that can't be told."""
+    function = inspect.unwrap(target.__init__ if inspect.isclass(target) else target)
+    names = getattr(function, "__globals__", None) or vars(inspect.getmodule(target) or types)
+    alone = types.SimpleNamespace(__annotations__={"it": annotation})
+    try:
+        return typing.get_type_hints(alone, names, include_extras=True)["it"]
+    except Exception:  # noqa: BLE001  an annotation may be any text: it is evaluated here
+        return inspect.Parameter.empty
 
 
 def _described(doc: str, name: str) -> str:
@@ -233,13 +240,10 @@ def _inlined(schema: Any, definitions: Mapping[str, Any], inside: tuple[str, ...
         beside = {key: value for key, value in schema.items() if key != "$ref"}
         inlined, whole = _inlined(definitions[name], definitions, (*inside, name))
         return {**inlined, **beside}, whole
-    pairs = {key: _inlined(part, definitions, inside) for key, part in schema.items() if not _refers(part)}
+    if isinstance(schema.get("oneOf"), list):  # its `discriminator` only names definitions
+        schema = {key: part for key, part in schema.items() if key != "discriminator"}
+    pairs = {key: _inlined(part, definitions, inside) for key, part in schema.items()}
     return {key: part for key, (part, _) in pairs.items()}, all(whole for _, whole in pairs.values())
-
-
-def _refers(part: Any) -> bool:
-    """Whether this is the `discriminator` of a union, which only names definitions."""
-    return isinstance(part, dict) and isinstance(part.get("mapping"), dict) and "propertyName" in part
 
 
 def _renamed(schema: Any, names: Mapping[str, str]) -> Any:
@@ -260,7 +264,7 @@ def usage(parameters: tuple[Parameter, ...]) -> str:
     if not parameters:
         return "Takes no input: leave the brackets empty."
     if len(parameters) == 1:
-        return "" if parameters[0].is_text else f"Input: {_type_word(parameters[0].schema())}."
+        return "" if parameters[0].is_text else f"Input: {_type_word(parameters[0])}."
     return f"Input: a JSON object with {_listed(parameters)}."
 
 
@@ -268,24 +272,37 @@ def _listed(parameters: tuple[Parameter, ...]) -> str:
     listed = []
     for parameter in parameters:
         optional = "" if parameter.required else ", optional"
-        listed.append(f'"{parameter.name}" ({_type_word(parameter.schema())}{optional})')
+        listed.append(f'"{parameter.name}" ({_type_word(parameter)}{optional})')
     return ", ".join(listed)
 
 
-def _type_word(schema: Mapping[str, Any]) -> str:
-    if "enum" in schema:
-        return "one of " + ", ".join(json.dumps(value, ensure_ascii=False) for value in schema["enum"])
-    if "anyOf" in schema:
-        return " or ".join(_type_word(part) for part in schema["anyOf"] if part.get("type") != "null")
+def _type_word(parameter: Parameter) -> str:
+    schema = parameter.schema()
+    return _in_words(_inlined(schema, schema.get("$defs", {}), ())[0])
+
+
+_WORDS = {"string": "text", "integer": "whole number", "number": "number", "boolean": "true or false",
+          "object": "object"}
+_SAMPLES = {"integer": 1, "number": 1.5, "boolean": True, "array": [], "null": None}
+_TEXT_SAMPLES = {"date": "2026-01-31", "date-time": "2026-01-31T09:30:00", "time": "09:30:00",
+                 "duration": "PT1H30M", "uuid": "123e4567-e89b-12d3-a456-426614174000"}
+"""Of texts in a form of their own, by the name that JSON schemas have for it."""
+
+
+def _in_words(schema: Mapping[str, Any]) -> str:
+    if choices := [schema["const"]] if "const" in schema else schema.get("enum"):
+        return "one of " + ", ".join(json.dumps(value, ensure_ascii=False) for value in choices)
+    if parts := schema.get("anyOf") or schema.get("oneOf"):
+        return " or ".join(_in_words(part) for part in parts if part.get("type") != "null")
     if schema.get("type") == "array":
-        return f"list of {_type_word(schema.get('items', {}))}" if schema.get("items") else "list"
-    if "$defs" in schema and "properties" not in schema:
-        return _type_word(next(iter(schema["$defs"].values())))
+        return f"list of {_in_words(schema['items'])}" if schema.get("items") else "list"
     if "properties" in schema:
         return "object with " + ", ".join(f'"{name}"' for name in schema["properties"])
-    words = {"string": "text", "integer": "whole number", "number": "number", "boolean": "true or false",
-             "object": "object"}
-    return words.get(str(schema.get("type", "string")), "text")
+    if "$ref" in schema:  # a type that holds itself
+        return "the same"
+    if (form := schema.get("format")) in _TEXT_SAMPLES:
+        return f"{form} such as {_TEXT_SAMPLES[form]}"
+    return _WORDS.get(str(schema.get("type")), "text")
 
 
 def _example(parameters: tuple[Parameter, ...]) -> str:
@@ -305,10 +322,8 @@ def _sample(schema: Mapping[str, Any]) -> Any:
         return {name: _sample(properties.get(name, {})) for name in schema.get("required", ())}
     if "$ref" in schema:  # a type that holds itself
         return {}
-    samples = {"integer": 1, "number": 1.5, "boolean": True, "array": [], "null": None,
-               "date": "2026-01-31", "date-time": "2026-01-31T09:30:00", "time": "09:30:00"}
-    kind = schema.get("format") if schema.get("format") in samples else schema.get("type")
-    return schema.get("const", samples.get(str(kind), "text"))
+    text = _TEXT_SAMPLES.get(schema.get("format", ""), "text")
+    return schema.get("const", _SAMPLES.get(str(schema.get("type")), text))
 
 
 def bind(tool: str, parameters: tuple[Parameter, ...],
@@ -418,32 +433,78 @@ def _one(parameter: Parameter, text: str) -> dict[str, Any]:
     return {parameter.name: text}
 
 
-_IN_ORDER = re.compile(r"\s*(?:[\"'\[{]|(?:true|false|null|-?\d[\d.eE+-]*)\s*,)", re.IGNORECASE)
-_FENCED = re.compile(r"\s{0,8}```\w{0,12}\s{1,8}(?=[\[{])(.*?)\s{0,8}```\s{0,8}\Z", re.DOTALL)
+_WRAPPED = re.compile(r"\s{0,8}(`{1,3}|(?=json\s{0,8}\n))(?:\w{1,12}\s{1,8}|\s{0,8})(?=[\[{])"
+                      r"(.*?)\s{0,8}\1\s{0,8}\Z", re.DOTALL)
+_STRAIGHT = str.maketrans("“”", '""')
+_MEANT_AS_SEVERAL = (  # NAME stands for the name of any parameter
+    r"```",
+    r"[\[{]\s*[\"'“‘\[{]",
+    r"\{\s*NAME\s*[:：=]",
+    r"\(\s*[\"'“‘][^\"'“”‘’\n]*[\"'”’]\s*[,，]",  # `("a", ...)`, but not `("a" or "b")`
+    r"\(?\s*NAME\s*=[^=]",
+    r"[\"'“‘]NAME[\"'”’]\s*[:：]",
+    r"NAME\s*[:：].*[,;，；\n]\s{0,8}NAME\s{0,8}[:：]",
+    r"[^()\[\]{}\n]{1,200}[,，]\s{0,8}NAME\s{0,8}=[^=]",
+)
 
 
 def _several(tool: str, parameters: tuple[Parameter, ...], text: str) -> dict[str, Any]:
-    fenced = _FENCED.match(text)
-    text = fenced[1] if fenced else text
-    value = _json(text)
+    wrapped = _WRAPPED.match(text)
+    inner = wrapped[2] if wrapped else text
+    for form in dict.fromkeys((inner, inner.translate(_STRAIGHT))):
+        values = _by_name(parameters, form)
+        if values is not None:
+            return values
+    plain = _plain(parameters)
+    if plain and not plain.required and not text.strip():
+        return {}
+    # What was meant as an object, as keywords or as values in order is no plain text.
+    name = "|".join(re.escape(parameter.name) for parameter in parameters)
+    meant = re.compile(rf"\s*(?:{'|'.join(_MEANT_AS_SEVERAL)})".replace("NAME", f"(?:{name})"), re.DOTALL)
+    if plain and not meant.match(text) and not meant.match(inner):
+        return {plain.name: text}
+    raise BadInput(_expected(tool, parameters, "its input is not a JSON object"))
+
+
+def _plain(parameters: tuple[Parameter, ...]) -> Parameter | None:
+    """The parameter that plain text is meant for, as all others have defaults; None if two have none."""
+    required = [parameter for parameter in parameters if parameter.required]
+    return None if len(required) > 1 else (*required, *parameters)[0]
+
+
+_IN_ORDER = re.compile(r"\s*(?:[\"'\[{]|(?:true|false|null|-?\d[\d.eE+-]*)\s*,)", re.IGNORECASE)
+
+
+def _by_name(parameters: tuple[Parameter, ...], text: str) -> dict[str, Any] | None:
+    """The values in an object, in keywords or in order; None if the text is none of these."""
+    names = [parameter.name for parameter in parameters]
+    value, text = _json(text), text.strip()
     if isinstance(value, dict):
         return value
-    keywords = _keywords(text)
-    if keywords and set(keywords) <= {parameter.name for parameter in parameters}:
+    if text.startswith("(") and closing_bracket(text, 0) == len(text) - 1:
+        text = text[1:-1]
+    keywords = _keywords(text, names)
+    if keywords and set(keywords) <= set(names):
         return keywords
-    required = [parameter for parameter in parameters if parameter.required]
+    plain = _plain(parameters)
+    if plain is parameters[0] and isinstance(value, list) and _is_one_value(plain, value):
+        return {plain.name: value}
     listed = value if isinstance(value, list) else _json(f"[{text}]") if _IN_ORDER.match(text) else None
-    least = max(len(required), 1 if isinstance(value, list) else 2)
+    least = max(sum(one.required for one in parameters), 1 if isinstance(value, list) else 2)
     if isinstance(listed, list) and least <= len(listed) <= len(parameters):
-        return dict(zip((parameter.name for parameter in parameters), listed))  # noqa: B905
-    if not text.strip() and not required:
-        return {}
-    # The others have defaults: plain text is meant for the first. What was meant as JSON is no plain text.
-    names = "|".join(re.escape(parameter.name) for parameter in parameters)
-    structured = re.match(rf"\s*(?:```|[\[{{]\s*[\"'\[{{]|(?:{names})\s*=[^=]|\{{\s*(?:{names})\s*:)", text)
-    if len(required) <= 1 and not structured:
-        return {(required or list(parameters))[0].name: text}
-    raise BadInput(_expected(tool, parameters, "its input is not a JSON object"))
+        return dict(zip(names, listed))  # noqa: B905
+    return None
+
+
+def _is_one_value(first: Parameter, values: list[Any]) -> bool:
+    """Whether a list is meant for the first parameter, which takes lists, not for all of them in order."""
+    def takes(value: Any) -> bool:
+        with contextlib.suppress(ValueError):
+            first.check(value)
+            return True
+        return False
+
+    return not first.is_text and not any(map(takes, values[:1])) and (takes(values) or takes([]))
 
 
 def _json(text: str) -> Any:
@@ -453,14 +514,32 @@ def _json(text: str) -> Any:
     return value if end == len(text) else None
 
 
-def _keywords(text: str) -> dict[str, Any] | None:
-    """`city="Oslo", days=3` as a dict; None if it is anything else."""
-    if "=" not in text or len(text) > 4_000:
+_STRING = re.compile(r"([rR]?)([\"'])((?:\\.|(?!\2).)*)\2", re.DOTALL)
+_DRIVE = re.compile(r"[A-Za-z]:\\(?!\\)")
+_ESCAPE = re.compile(r"\\(?:[\\\"'\nabfnrtv0]|x[\da-fA-F]{2}|u[\da-fA-F]{4})")
+_NO_LITERAL = re.compile(r"\d\.?(?:and|else|for|if|in|is|not|or)\b")  # `55in`: Python would print a warning
+
+
+def _keywords(text: str, names: Sequence[str] = ()) -> dict[str, Any] | None:
+    """`city="Oslo", days=3` as a dict, also `"Oslo", days=3` with the `names` in their order; None if it is
+    anything else."""
+    if "=" not in text or len(text) > 4_000 or _NO_LITERAL.search(_STRING.sub("", text)):
         return None
     try:
-        call = ast.parse(f"f({text})", mode="eval").body
-        if isinstance(call, ast.Call) and not call.args and all(word.arg for word in call.keywords):
-            return {str(word.arg): ast.literal_eval(word.value) for word in call.keywords}
+        call = ast.parse(f"f({_STRING.sub(_without_escapes, text)})", mode="eval").body
+        if isinstance(call, ast.Call) and call.keywords and len(call.args) <= len(names):
+            given = [(word.arg, word.value) for word in call.keywords]
+            given += zip(names, call.args)  # noqa: B905
+            found = {name: ast.literal_eval(value) for name, value in given if name}
+            return found if len(found) == len(given) else None  # no `**more`, and no name twice
     except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
         pass
     return None
+
+
+def _without_escapes(string: re.Match[str]) -> str:
+    r"""A string literal with its backslashes doubled if they are no escapes: `"C:\new"`, `"\d+"`."""
+    raw, quote, text = string.groups()
+    if not raw and (_DRIVE.match(text) or "\\" in _ESCAPE.sub("", text)):
+        text = text.replace("\\", "\\\\")
+    return f"{raw}{quote}{text}{quote}"

@@ -31,6 +31,7 @@ from typing import Any, TypeVar, overload
 from . import arguments, background
 from .errors import ToolError
 from .events import Observation
+from .parser import Action, parse
 from .repairs import LABEL, is_finish, means_no_action, squeeze
 from .text import KNOWN_KEYS, clip, in_words, mask, readable, redact, sendable
 
@@ -55,18 +56,20 @@ class Tool:
 
     def __init__(self, name: str, description: str, function: Callable[..., Any], *,
                  timeout: float | None = 60.0, retries: int = 0) -> None:
-        if not isinstance(name, str) or not re.fullmatch(r"[^\W][^\[\](){}:：`\n\"'“”*]{0,59}(?<!\s)", name):
-            raise ToolError("A tool's name begins with a letter or digit, has 1 to 60 characters and no "
-                            f"brackets, quotes, colons or stars: {name!r} can't be one.")
-        if is_finish(name) or LABEL.match(f"{name}:") or means_no_action(name):
+        if isinstance(name, str) and (is_finish(name) or LABEL.match(f"{name}:") or means_no_action(name)):
             raise ToolError(f"{name!r} has a meaning of its own in a reply; give the tool another name.")
+        if (not isinstance(name, str) or not re.fullmatch(r"[^\W][^\[\](){}:：`\n\"'“”*]{0,59}(?<!\s)", name)
+                or parse(f"Action: {name}[x]", [name]).move != Action(name, "x")):
+            better = re.sub(r"\W+", "_", str(name or ""))[:60].strip("_")
+            raise ToolError("A tool's name has 1 to 60 characters, begins with a letter or digit, but not "
+                            "as '1. x', has no brackets, quotes, colons or stars, ends with no dot, > or •: "
+                            f"{name!r} can't be one." + (f" Try {better!r}." if better else ""))
         if not callable(function) or callable(description):
             raise ToolError(f"The tool {name!r} needs a function, not {type(function).__name__}. "
                             "The order is: name, description, function.")
         if not isinstance(description, str) or not description.strip():
             hint = " (python -OO drops docstrings.)" if sys.flags.optimize > 1 else ""
-            raise ToolError(f"The tool {name!r} needs a description: it is all that the model knows of it."
-                            + hint)
+            raise ToolError(f"The tool {name!r} needs a description: all that the model knows of it.{hint}")
         if timeout is not None and (type(timeout) not in (int, float) or not 0 < timeout < math.inf):
             raise ToolError(f"The tool {name!r} needs a timeout above 0 seconds, or None, not {timeout!r}.")
         if type(retries) is not int or retries < 0:
@@ -209,42 +212,41 @@ class ToolExecutor:
         Args:
             name: the tool's registered name.
             input: the text between the brackets, or a native call's JSON object.
-            timeout: seconds left, if that is less than the tool's own time limit.
+            timeout: seconds left for all attempts; the tool's own time limit is for each of them.
             limit: characters of the result that the model reads.
         """
         tool = self._tools.get(name)
         if tool is None:
             near = difflib.get_close_matches(name, self.names, 1)
             hint = f" Did you mean {near[0]}?" if near else ""
-            tools = ", ".join(self.names) or "none"
-            text = f"There is no tool named {name!r}.{hint} Tools: {tools}."
+            text = f"There is no tool named {name!r}.{hint} Tools: {', '.join(self.names) or 'none'}."
             return Observation(text, False, name, "unknown_tool")
-        limits = [seconds for seconds in (tool.timeout, timeout) if seconds is not None]
         began = time.perf_counter()
-        value, text, error = self._attempt(tool, input, min(limits) if limits else None)
+        value, text, error = self._attempt(tool, input, math.inf if timeout is None else timeout)
         seconds = time.perf_counter() - began
         text = mask(sendable(clip(text, limit)), tuple(KNOWN_KEYS), least=16)  # a short one may be a word
         return Observation(text, not error, name, error, seconds, value)
 
-    def _attempt(self, tool: Tool, input: str | Mapping[str, Any],
-                 timeout: float | None) -> tuple[Any, str, str]:
+    def _attempt(self, tool: Tool, input: str | Mapping[str, Any], timeout: float) -> tuple[Any, str, str]:
         """What the tool returned, the text of it, and the kind of error ("" if none)."""
-        for left in range(tool.retries, -1, -1):
+        deadline = time.monotonic() + timeout
+        for pause in (*(0.2 * 2 ** tried for tried in range(tool.retries)), 0.0):
+            limit = min(tool.timeout or math.inf, max(0.0, round(deadline - time.monotonic(), 3)))
             try:
-                value = tool.call(input, timeout)
+                value = tool.call(input, limit if limit < math.inf else None)
             except arguments.BadInput as error:
                 return None, str(error), "bad_input"
             except ToolError as error:
                 return None, redact(in_words(error)), "raised"
             except TimeoutError as error:
-                text, kind = f"{tool.name} timed out ({redact(in_words(error))}). {OTHER_WAYS}", "timed_out"
+                told, kind = f"timed out ({in_words(error)})".removesuffix(" ()"), "timed_out"
             except KeyboardInterrupt:
                 raise
             except BaseException as error:  # noqa: BLE001  the tool boundary: a tool may raise anything
-                text = f"{tool.name} failed: {type(error).__name__}: {in_words(error)}".rstrip(": ")
-                text, kind = f"{redact(text)}. {OTHER_WAYS}", "raised"
+                told, kind = f"failed: {type(error).__name__}: {in_words(error)}".rstrip(": "), "raised"
             else:
                 return value, readable(value), ""
-            if left:
-                time.sleep(0.2 * 2 ** (tool.retries - left))
-        return None, text, kind
+            if time.monotonic() + pause >= deadline:
+                break
+            time.sleep(pause)
+        return None, f"{tool.name} {redact(told)}. {OTHER_WAYS}", kind

@@ -4,26 +4,32 @@ import asyncio
 import contextlib
 import contextvars
 import datetime
+import decimal
 import enum
 import functools
 import itertools
+import json
 import os
+import pathlib
 import re
 import subprocess
 import sys
 import threading
 import time
 import typing
+import uuid
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
 import pydantic
 import pytest
+import typing_extensions
 
 from hello_react import HelloAgentsLLM, ToolExecutor, background
 from hello_react.arguments import json_schema
 from hello_react.background import MOST_IDLE
 from hello_react.errors import ToolError
+from hello_react.parser import Action, parse
 from hello_react.settings import Settings
 from hello_react.tools import Tool
 
@@ -99,6 +105,27 @@ def test_names_that_no_reply_could_hold_are_refused(name):
 
 
 @pytest.mark.parametrize(
+    ("name", "better"),
+    [
+        ("搜索（网络）", "搜索_网络"),
+        ("x【y】", "x_y"),
+        ("List<int>", "List_int"),
+        ("Wiki.", "Wiki"),
+        ("查询。", "查询"),
+        ("Search >", "Search"),
+        ("A•", "A"),
+        ("3. Search", "3_Search"),
+        ("a[b]", "a_b"),
+        ("-a", "a"),
+    ],
+)
+def test_for_a_name_that_a_text_reply_can_not_call_another_is_proposed(name, better):
+    with pytest.raises(ToolError, match=f"no brackets, .*{re.escape(repr(name))} can't be one. Try '{better}'"):
+        Tool(name, "A tool.", str.upper)
+    assert parse(f"Action: {better}[x]", [better]).move == Action(better, "x")
+
+
+@pytest.mark.parametrize(
     "name",
     [
         "Finish",
@@ -120,10 +147,11 @@ def test_names_with_a_meaning_of_their_own_are_refused(name):
 
 
 @pytest.mark.parametrize(
-    "name", ["FinishOrder", "web-search", "wiki.search", "Python REPL", "add2", "搜索", "Acting"]
+    "name", ["FinishOrder", "web-search", "wiki.search", "Python REPL", "add2", "搜索", "Acting", "C++", "2 go", "a, b", "x-"]
 )
 def test_other_names_are_fine(name):
     assert Tool(name, "A tool.", str.upper).name == name
+    assert parse(f"Action: {name}[x]", [name]).move == Action(name, "x")
 
 
 @pytest.mark.parametrize(
@@ -310,6 +338,38 @@ def test_plain_text_goes_to_the_only_required_parameter():
         ("the 'old' town, 5", "the 'old' town, 5/3"),
         ("[1] of 'Oslo'", "[1] of 'Oslo'/3"),
         ("a = b", "a = b/3"),
+        ("{“city”: “Oslo”, “days”: 5}", "Oslo/5"),
+        ("“Oslo”, 5", "Oslo/5"),
+        ("city=“Oslo”, days=5", "Oslo/5"),
+        ('{"city": "“Oslo”"}', "“Oslo”/3"),
+        ('("Oslo", 5)', "Oslo/5"),
+        ('(city="Oslo", days=5)', "Oslo/5"),
+        ('"Oslo", days=5', "Oslo/5"),
+        ("'Oslo', days=5", "Oslo/5"),
+        ('`{"city": "Oslo"}`', "Oslo/3"),
+        ('json\n{"city": "Oslo"}', "Oslo/3"),
+        ("“Oslo”, the town", "“Oslo”, the town/3"),
+        ('("Oslo" or "Rome")', '("Oslo" or "Rome")/3'),
+        ("(Oslo) and (Rome)", "(Oslo) and (Rome)/3"),
+        ("Oslo, 5", "Oslo, 5/3"),
+        ("city: Oslo", "city: Oslo/3"),
+        ("json [1]", "json [1]/3"),
+        ("get(city, days=5)", "get(city, days=5)/3"),
+        ("a TV, size=55in", "a TV, size=55in/3"),
+        ("Oslo, days=5", None),
+        ("city: Oslo, days: 5", None),
+        ("city：Oslo，days：5", None),
+        ("{“city”：“Oslo”，“days”：5}", None),
+        ("{‘city’: ‘Oslo’}", None),
+        ("{city=Oslo}", None),
+        ('"city": "Oslo", "days": 5', None),
+        ('("Oslo", 5, 6)', None),
+        ('("Oslo", five)', None),
+        ("(city=Oslo)", None),
+        ('"Oslo", city="Rome"', None),
+        ('"Oslo", 5, days=6', None),
+        ('city="Oslo", city="Rome"', None),
+        ('city="Oslo", **{}', None),
         ("city=Oslo, days=5", None),
         ("{city: 'Oslo'}", None),
         ('{"city": "Oslo", "city": "Rome"}', None),
@@ -324,6 +384,63 @@ def test_what_is_written_like_an_object_is_never_taken_as_plain_text(text, seen)
 
     result = run(opt, text)
     assert (result.text, result.error) == (seen, "") if seen else result.error == "bad_input"
+
+
+def test_values_before_keywords_are_checked_like_the_others():
+    def two(a: int, b: int = 1):
+        return [a, b]
+
+    assert run(two, '"1", b=2').text == "[1, 2]"
+    assert "'a' input should be a valid integer" in run(two, '"x", b=2').text
+
+
+@pytest.mark.parametrize(
+    ("text", "path"),
+    [
+        (r'path="C:\data\docs"', r"C:\data\docs"),
+        (r'path="C:\new\table.txt"', r"C:\new\table.txt"),
+        (r"path='C:\\new\\table.txt'", r"C:\new\table.txt"),
+        (r'path=r"C:\new\table.txt"', r"C:\new\table.txt"),
+        (r'path=".\users\x"', r".\users\x"),
+        (r'path="\d+\w"', r"\d+\w"),
+        (r'path="\\d+"', r"\d+"),
+        (r'path="a\nb\"\u00e9"', 'a\nb"é'),
+        (r'path="C:\data", size=55in', r'path="C:\data", size=55in'),
+    ],
+)
+def test_backslashes_in_keywords_are_escapes_only_where_they_can_be_meant(text, path):
+    assert run(lambda path: path, text).text == path
+
+
+@pytest.mark.parametrize(
+    ("first", "other", "text", "seen"),
+    [
+        (list[int], int, "[1, 2, 3]", [[1, 2, 3], None]),
+        (list[int], int, "[1, 2]", [[1, 2], None]),
+        (list[int], int, "[1]", [[1], None]),
+        (list[int], int, "[[1], 2]", [[1], 2]),
+        (list[int], int, '["a", "b"]', "'xs' [0] input should be a valid integer"),
+        (list[int], int, '[[1], "b"]', "'other' input should be a valid integer"),
+        (list[int], int, "1, 2", "'xs' input should be a valid list"),
+        (list[str], str, '["a"]', [["a"], None]),
+        (list[str], str, '["a", "b", "c"]', [["a", "b", "c"], None]),
+        (list[list[int]], int, "[[1], [2]]", [[[1], [2]], None]),
+        (tuple[int, int], int, "[1, 2]", [[1, 2], None]),
+        (list, list, '["a", "b"]', [["a", "b"], None]),
+        (list, list, '[["a"], ["b"]]', [["a"], ["b"]]),
+        (int, int, '["a", 2]', "'xs' input should be a valid integer"),
+    ],
+)
+def test_a_list_for_the_first_parameter_is_taken_whole(first, other, text, seen):
+    def keep(xs, other=None):
+        return [xs, other]
+
+    keep.__annotations__ = {"xs": first, "other": other}
+    result = run(keep, text)
+    if isinstance(seen, str):
+        assert seen in result.text
+    else:
+        assert result.text == json.dumps(seen)
 
 
 def test_places_of_positional_parameters_that_were_left_out_are_kept():
@@ -425,6 +542,111 @@ def test_rich_types_are_validated_and_described():
     assert schema["properties"]["mode"]["enum"] == ["a", "b"]
 
 
+class Colour(str, enum.Enum):
+    red = "red"
+    blue = "blue"
+
+
+class Place(pydantic.BaseModel):
+    x: int
+    y: int
+
+
+class Tree(pydantic.BaseModel):
+    colour: Colour = Colour.red
+    branches: list["Tree"] = []
+
+
+Nested = typing_extensions.TypeAliasType("Nested", "list[Nested] | int")
+
+
+@pytest.mark.parametrize(
+    ("annotation", "words"),
+    [
+        (list[Place], 'list of object with "x", "y"'),
+        (Place | None, 'object with "x", "y"'),
+        (Colour | None, 'one of "red", "blue"'),
+        (list[Colour], 'list of one of "red", "blue"'),
+        (Tree, 'object with "colour", "branches"'),
+        (Place | Tree, 'object with "x", "y" or object with "colour", "branches"'),
+        (Nested, "list of the same or whole number"),
+        (Literal["a"], 'one of "a"'),
+        (datetime.date, "date such as 2026-01-31"),
+        (datetime.time | None, "time such as 09:30:00"),
+        (datetime.datetime, "date-time such as 2026-01-31T09:30:00"),
+        (datetime.timedelta, "duration such as PT1H30M"),
+        (uuid.UUID, "uuid such as 123e4567-e89b-12d3-a456-426614174000"),
+        (decimal.Decimal, "number or text"),
+        (pathlib.Path, "text"),
+    ],
+)
+def test_types_are_told_in_words(annotation, words):
+    def one(value):
+        return value
+
+    one.__annotations__ = {"value": annotation}
+    assert str(Tool("One", "Takes it.", one)) == f"- One: Takes it. Input: {words}."
+
+
+def test_the_samples_of_texts_in_a_form_of_their_own_fit():
+    def keep(value, other):
+        return str(value)
+
+    for annotation in (datetime.date, datetime.time, datetime.datetime, datetime.timedelta, uuid.UUID):
+        keep.__annotations__ = {"value": annotation, "other": str}
+        sample = run(keep, "soon").text.rpartition("Tool[")[2].rstrip("]")
+        assert run(keep, sample).ok
+
+
+class Stars(enum.Enum):
+    one = 1
+    two = 2
+
+
+@pytest.mark.parametrize("annotation", [Literal[1, 2, 3], Literal[1, 2] | None, Stars, Literal[2.0, True]])
+@pytest.mark.parametrize("text", ["2", '{"stars": "2"}', '{"stars": 2}', 'stars="2"'])
+def test_a_choice_of_numbers_takes_text(annotation, text):
+    def rate(stars):
+        return getattr(stars, "value", stars)
+
+    rate.__annotations__ = {"stars": annotation}
+    assert run(rate, text).text in ("2", "2.0")
+    assert run(rate, "4").error == run(rate, "two").error == "bad_input"
+
+
+def test_an_annotation_that_is_not_known_leaves_the_others_alone():
+    def add(a: int, b: "int", c: "NoSuchType" = 0) -> "NoSuchType":  # noqa: F821
+        """Adds."""
+        return a + b
+
+    assert [one.is_text for one in Tool.from_function(add).parameters] == [False, False, True]
+    assert run(add, '{"a": "1", "b": "2"}').text == "3"
+    assert run(add, '{"a": "1", "b": "two"}').error == "bad_input"
+
+
+def test_a_class_has_the_types_of_what_makes_it():
+    class Box:
+        n: str = "of the class"
+
+        def __init__(self, n: "int"):
+            self.n = n
+
+        def __str__(self):
+            return f"Box {self.n!r}"
+
+    class Smaller(Box):
+        pass
+
+    class Pair(typing.NamedTuple):
+        a: "int"
+        b: "NoSuchType" = 0  # noqa: F821
+
+    for made in (Box, Smaller):
+        assert run(made, "3").text == "Box 3"
+        assert run(made, "three").error == "bad_input"
+    assert run(Pair, '{"a": "1"}').text == "[1, 0]"
+
+
 def test_parameter_types_that_no_text_can_fill_are_refused_at_registration():
     class Engine:
         pass
@@ -450,6 +672,21 @@ def test_a_schema_names_no_definition_that_is_not_there():
 
     assert "#/$defs" not in str(json_schema(Tool("Adopt", "Adopts.", adopt).parameters))
     assert run(adopt, '{"kind": "dog"}').text == "dog"
+    assert str(Tool("Adopt", "Adopts.", adopt)).endswith('Input: object with "kind" or object with "kind".')
+
+
+def test_fields_named_like_the_words_of_a_schema_stay_in_it():
+    class Mapped(pydantic.BaseModel):
+        mapping: dict[str, int]
+        propertyName: str
+        discriminator: Cat
+        oneOf: Dog
+
+    def keep(value: Mapped):
+        return "kept"
+
+    schema = json_schema(Tool("Keep", "Keeps.", keep).parameters)["properties"]["value"]
+    assert list(schema["properties"]) == schema["required"] == list(Mapped.model_fields)
 
 
 def test_two_classes_of_one_name_that_hold_themselves_keep_their_own_schema():
@@ -760,6 +997,13 @@ def test_a_timeout_that_a_tool_raises_shows_no_key():
     assert run(fail, "x").text.startswith("Tool timed out (GET /?api_key=[key])")
 
 
+def test_a_timeout_without_a_text_is_told_without_brackets():
+    def fail(text):
+        raise TimeoutError
+
+    assert run(fail, "x").text == "Tool timed out. Try another input or another tool."
+
+
 def test_ctrl_c_in_a_tool_is_not_swallowed():
     def stop(text):
         raise KeyboardInterrupt
@@ -914,6 +1158,36 @@ def test_retries_help_against_passing_faults():
     tries.clear()
     assert run(flaky, "x", retries=1).error == "raised"
     assert len(tries) == 2
+
+
+def test_retries_end_with_the_time_that_is_left():
+    tries, released = [], threading.Event()
+
+    def fail(text):
+        tries.append(1)
+        raise OSError("busy")
+
+    tools = ToolExecutor()
+    tools.register_tool("Fail", "Fails.", fail, retries=20)
+    tools.register_tool("Slow", "Is slow.", lambda text: released.wait(60), retries=3, timeout=100)
+    began = time.monotonic()
+    assert tools.execute("Fail", "x", timeout=0.3).text.startswith("Fail failed: OSError: busy. ")
+    assert len(tries) <= 2
+    seen = tools.execute("Slow", "x", timeout=0.5)
+    released.set()
+    assert seen.text.startswith("Slow timed out (no result within 0.5 seconds). ")
+    assert time.monotonic() - began < 20
+
+
+def test_a_retry_has_the_tools_own_time_limit_again():
+    tries, released = [], threading.Event()
+
+    def slow(text):
+        tries.append(1)
+        return "done" if len(tries) == 2 else released.wait(60)
+
+    assert run(slow, "x", retries=1, timeout=2.0).text == "done"
+    released.set()
 
 
 @pytest.mark.parametrize(
