@@ -94,10 +94,10 @@ class History(Generic[Entry]):
             del self.entries[0], self._sizes[0]
         dropped = before - len(self.entries)
         self.dropped += dropped
-        if self.entries and (size := self._sizes[-1]) > max(target, fits):
-            self.entries[-1] = self._cut(self.entries[-1], target / size)
+        if self.entries and self._sizes[-1] > max(target, fits):
+            self.entries[-1] = self._cut(self.entries[-1], target / self._sizes[-1])
             self._sizes[-1] = estimate_tokens(self._text_of(self.entries[-1]))
-            dropped += self._sizes[-1] < size
+            dropped += 1
         return dropped
 
 

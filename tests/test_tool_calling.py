@@ -36,7 +36,6 @@ from hello_react.agent import drain
 from hello_react.arguments import BadInput, bind, json_schema, parameters
 from hello_react.errors import BadReplyError, ContextLengthError, ModelStatusError
 from hello_react.events import ToolCall
-from hello_react.guards import History
 from hello_react.memory import Conversation
 from hello_react.prompt import Lang
 from hello_react.text import estimate_tokens
@@ -1472,12 +1471,6 @@ def test_a_call_with_long_arguments_fits_the_budget(given):
     assert all(estimate_tokens(json.dumps(messages)) < 1_600 for messages in model.calls)
     assert all(json.loads(call["function"]["arguments"]) for messages in model.calls for message in messages
                for call in message.get("tool_calls", ()) if call["function"]["name"] == "save")
-
-
-def test_what_can_not_be_cut_further_is_not_said_to_be_cut():
-    history = History(10, lambda entry: entry, lambda entry, share: entry)
-    history.add("words " * 100)
-    assert history.shrink() == 0
 
 
 def test_a_client_with_a_flag_named_stream():

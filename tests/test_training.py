@@ -37,9 +37,9 @@ def test_the_same_seed_gives_the_same_runs() -> None:
 def test_every_reply_is_read_as_the_move_that_was_meant(many: list[Run]) -> None:
     for run in many:
         *steps, last = run.turns
-        calls = [call[:2] for call in run.replay][-len(steps) :] if steps else []
-        for turn, (tool, given) in zip(steps, calls, strict=True):
-            assert parse(turn.reply, run.tools.names).move == Action(tool, given)
+        calls = (Action(*call[:2]) for call in run.replay)  # those of slips are not learnt
+        for turn in steps:
+            assert parse(turn.reply, run.tools.names).move in calls
         assert parse(last.reply, run.tools.names).move == Finish(run.answer)
 
 
@@ -167,7 +167,7 @@ def test_a_training_or_an_export_without_its_files_says_so(
         assert f"there is no file {missing}" in capsys.readouterr().err
 
 
-def test_a_tree_of_turns_is_what_the_turns_are_one_by_one() -> None:
+def test_a_tree_of_turns_is_what_the_turns_are_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every path of the tree is one turn's own text, and what a token sees is what comes before it there."""
     pytest.importorskip("torch")
     gguf = pytest.importorskip("gguf")
@@ -178,6 +178,7 @@ def test_a_tree_of_turns_is_what_the_turns_are_one_by_one() -> None:
     from hello_react.local.training import train
     from hello_react.local.training.model import tokenizer
 
+    monkeypatch.setattr(train, "MOST", 100_000)
     words = tokenizer(reader)
     some = runs(1)[:3]
     grown = train.tree(words, some, full=100_000)
