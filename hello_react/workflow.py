@@ -1,8 +1,9 @@
 """A small event-driven engine (chapter 09): steps take events and return events, until a stop.
 
 A step is a method under `@step`; its annotations say which events it takes and returns, and that is the
-routing. This file is all that happens in a run. What there is before and after one (events, declared steps,
-state and its saved form) stands in `workflow_parts.py`; every name a user needs is imported from here.
+routing. This file is the engine: how a run goes from event to step to event. What it is made of (events,
+declared steps, the context with its state and saved form, how a run is awaited) stands in
+`workflow_parts.py`; every name a user needs is imported from here.
 
     >>> class Greeter(Workflow):
     ...     @step
@@ -15,29 +16,26 @@ state and its saved form) stands in `workflow_parts.py`; every name a user needs
 from __future__ import annotations
 
 import asyncio
-import contextvars
 import functools
 import inspect
 import logging
 import sys
 import threading
-import types
 from collections import ChainMap, defaultdict, deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Generator
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar
 
 from .background import iterate_in_thread
 from .console import write
 
 from .workflow_parts import (  # isort: skip
-    ContextSerializationError, Event, EventFieldError, Graph, HumanResponseEvent, InputRequiredEvent, Job,
-    Places, RetryPolicy, S, StartEvent, StateKeyError, StateStore, StepFailedEvent, StepSpec, StopEvent,
-    StoredContext, WorkflowCancelledError, WorkflowCancelledEvent, WorkflowConfigurationError, WorkflowError,
-    WorkflowFailedEvent, WorkflowRuntimeError, WorkflowTimedOutEvent, WorkflowTimeoutError, catch_error,
-    check, check_number, check_timeout, declared, listed, loop_is_running, matching, run_to_end, step,
-    subclasses,
+    Awaited, Context, ContextSerializationError, Event, EventFieldError, Graph, HumanResponseEvent,
+    InputRequiredEvent, Job, Places, RetryPolicy, StartEvent, StateKeyError, StateStore, StepFailedEvent,
+    StepSpec, StopEvent, WorkflowCancelledError, WorkflowCancelledEvent, WorkflowConfigurationError,
+    WorkflowError, WorkflowFailedEvent, WorkflowRuntimeError, WorkflowTimedOutEvent, WorkflowTimeoutError,
+    catch_error, check, check_number, check_timeout, current_job, declared, expect, listed, loop_is_running,
+    run_to_end, step, subclasses,
 )
 
 __all__ = [
@@ -48,150 +46,10 @@ __all__ = [
     "WorkflowTimedOutEvent", "WorkflowTimeoutError", "catch_error", "step",
 ]
 
-E = TypeVar("E", bound=Event)
 _logger = logging.getLogger("hello_react.workflow")
-_current: contextvars.ContextVar[Job] = contextvars.ContextVar("hello_react_workflow_job")  # in steps alone
 
 
-class Context(StoredContext[S]):
-    """What the steps of a run share: state, events to send and to gather, the stream, a person's word.
-
-    Steps ask for it with a parameter `ctx: Context`, or `ctx: Context[MyState]` for a typed state (a
-    dataclass or pydantic model whose fields all have defaults). Made beforehand and given to one run after
-    another, it carries the state from run to run.
-
-    Args:
-        workflow: the workflow whose runs it serves.
-
-    Attributes:
-        store: the state.
-    """
-
-    def __init__(self, workflow: Workflow) -> None:
-        _check(isinstance(workflow, Workflow),
-               f"a context is made of a workflow object, as in Context(MyWorkflow()), not {workflow!r:.80}")
-        super().__init__(workflow)
-        self._run: WorkflowHandler | None = None
-
-    def send_event(self, event: Event, step: str | None = None) -> None:
-        """Sends an event to all steps that take it and the waits it satisfies; also from outside the run.
-
-        An event that nobody takes is kept for the next `wait_for_event` that wants it and asks nothing new.
-
-        Args:
-            event: the event.
-            step: the name of the one step to send it to.
-
-        Raises:
-            WorkflowRuntimeError: no run is on, it is no event, or the named step is missing or takes others.
-        """
-        run = self._expect_run("send_event", event)
-        if step is not None:
-            steps = run._graph.steps
-            _check(isinstance(step, str) and step in steps,
-                   f"there is no step {step!r:.80}; there are {', '.join(steps)}")
-            takes = steps[step].takes
-            _check(isinstance(event, takes), f"step {step!r} does not take {type(event).__name__}, "
-                                             f"but {' and '.join(kind.__name__ for kind in takes)}")
-        run._post(run._route, event, step)
-
-    def write_event_to_stream(self, event: Event) -> None:
-        """Shows an event to the readers of `handler.stream_events()`; no step gets it.
-
-        Raises:
-            WorkflowRuntimeError: no run goes on, or it is no event.
-        """
-        run = self._expect_run("write_event_to_stream", event)
-        run._post(run._write, event)
-
-    def collect_events(self, event: Event, expected: list[type[E]],
-                       buffer_id: str = "default") -> list[E] | None:
-        """Gathers events over several calls of a step: all that are `expected`, in that order; None before.
-
-        Events of one class come in order of arrival; surplus ones wait for the next round, others go by.
-
-        Args:
-            event: the event at hand.
-            expected: the classes, one for each event wanted, such as `[Found] * 3`.
-            buffer_id: tells gatherings of the same step apart.
-
-        Raises:
-            WorkflowRuntimeError: called outside a step.
-        """
-        job = self._expect_job("collect_events")
-        _check(isinstance(buffer_id, str), f"buffer_id must be text, not {buffer_id!r:.80}")
-        return self._gather_once(job, event, expected, buffer_id)
-
-    async def wait_for_event(self, kind: type[E], waiter_event: Event | None = None,
-                             waiter_id: str | None = None, requirements: dict[str, Any] | None = None,
-                             timeout: float | None = None) -> E:
-        """Waits for an event from outside (or from another step), such as a person's word.
-
-        A run that is saved meanwhile, and loaded elsewhere, runs the waiting step again from its start: waits
-        that were answered return their answer at once, `waiter_event` is not shown twice, and all else before
-        the wait is done twice. Where that matters, let one step return an InputRequiredEvent and another take
-        the HumanResponseEvent: then nothing runs twice.
-
-        Args:
-            kind: the class of event to wait for.
-            waiter_event: the question, shown in the stream as the wait begins; only later answers count.
-            waiter_id: names this wait in the saved data; needed only where the order of waits may change.
-            requirements: fields that the event must have, with these values.
-            timeout: seconds; None waits as long as the run may.
-
-        Raises:
-            WorkflowTimeoutError: no such event came in time (it is a TimeoutError too).
-            WorkflowRuntimeError: called outside a step.
-        """
-        job, wanted = self._expect_job("wait_for_event"), matching(kind, requirements)
-        _check(waiter_event is None or isinstance(waiter_event, Event),
-               f"waiter_event is an event, not {type(waiter_event).__name__}")
-        if not (isinstance(timeout, (int, float)) and timeout <= 0):  # one that is over already is no mistake
-            check_timeout(timeout)
-        run, name = job.run, waiter_id or kind.__name__
-        _check(asyncio.get_running_loop() is run._loop, "wait_for_event is for `async def` steps: await it")
-        job.waits.append(name)
-        key = f"{name} {job.waits.count(name)}"
-        if waiter_event is not None and key not in job.announced:
-            while self._claim(wanted) is not None:
-                pass  # what came before the question is no answer to it
-            job.announced.append(key)
-            run._write(waiter_event)
-        early = None if key in job.answers else self._claim(wanted)
-        if early is not None:
-            job.answers[key] = early
-        if key not in job.answers:
-            arrived = run._loop.create_future()
-            run._waits[job, key] = wanted, arrived
-            try:
-                await asyncio.wait([arrived], timeout=timeout)
-            finally:
-                del run._waits[job, key]
-        if key not in job.answers:
-            raise WorkflowTimeoutError(f"step {job.spec.name!r} waited {timeout:g} s for {kind.__name__}")
-        return job.answers[key]  # type: ignore[return-value]
-
-    def _to_do(self) -> list[Job] | None:
-        to_do = self._run._pending() if self._run is not None and self._run._begun else self._paused
-        is_over = self._run is not None and self._run._outcome is not None
-        return self._paused if is_over else to_do
-
-    def _expect_run(self, method: str, event: Event) -> WorkflowHandler:
-        _check(isinstance(event, Event), f"{method} takes an event, not {type(event).__name__}")
-        job = _current.get(None)
-        run: Any = job.run if job is not None and job.run.ctx is self else self._run
-        _check(run and not run._is_lost(), f"{method} needs a run: begin one with workflow.run(ctx=...)")
-        return run  # type: ignore[no-any-return]
-
-    def _expect_job(self, method: str) -> Job:
-        job: Any = _current.get(None)
-        _check(job is not None and job.run.ctx is self,
-               f"{method} is for steps: call it on the context that a step is given")
-        job.run._expect_on()
-        return job  # type: ignore[no-any-return]
-
-
-class WorkflowHandler(Coroutine[Any, Any, Any]):
+class WorkflowHandler(Awaited):
     """A run: await it for the result, read its stream, or cancel it.
 
     Made inside a running event loop the run begins at once, else as soon as it is awaited or read:
@@ -206,57 +64,15 @@ class WorkflowHandler(Coroutine[Any, Any, Any]):
     """
 
     def __init__(self, ctx: Context[Any]) -> None:
+        super().__init__()
         self.ctx, self._workflow, self._graph = ctx, ctx._workflow, ctx._graph
         self._inbox: list[Event] = []  # what was sent before it began, and no step takes
         self._jobs: dict[Job, None] = {}  # under way, or between two attempts
         self._queues: dict[str, deque[Job]] = {}
         self._busy: dict[str, int] = defaultdict(int)
         self._waits: dict[tuple[Job, str], tuple[Callable[[Event], bool], asyncio.Future[None]]] = {}
-        self._stream: list[Event] = []
-        self._news: asyncio.Event | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._loop: Any = None  # set by _start, with the future and the thread
-        self._future: Any = None
-        self._begun = self._finished = False
-        self._outcome: StopEvent | BaseException | None = None
-        self._drivers: dict[Any, Generator[Any, Any, Any]] = {}
-
-    def done(self) -> bool:
-        """Whether the run has ended, well or not."""
-        return self._finished
-
-    def result(self) -> Any:
-        """The result of a run that has ended; else what awaiting it raises.
-
-        Raises:
-            WorkflowRuntimeError: it has not ended.
-        """
-        _check(self._finished, "the run has not ended: await the handler first")
-        if self._future is not None:
-            return self._future.result()
-        raise self._outcome  # type: ignore[misc]  # cancelled before it began
-
-    def wait(self) -> Any:
-        """The result, for scripts and other code without `await`; blocks until the run ends.
-
-        Ctrl-C cancels the run.
-
-        Raises:
-            WorkflowRuntimeError: an event loop runs here (as in a notebook), or the run has begun in one.
-        """
-        if self._finished:
-            return self.result()
-        _check(not loop_is_running() and self._loop is None,
-               "wait() would block the event loop of this run: `await` it there")
-        return run_to_end(self)
-
-    def stream_events(self) -> AsyncIterator[Event]:
-        """The events written to the stream, from the first on, as they come; the last is the stop event.
-
-        Any number of readers may read, also later. Where the run ends with an error, the last event tells of
-        it (`WorkflowFailedEvent`, `WorkflowTimedOutEvent` or `WorkflowCancelledEvent`), then it is raised.
-        """
-        return _Stream(self)
+        self._begun = False
 
     def cancel_run(self) -> Awaitable[None]:
         """Cancels the run and its steps. Await what it returns to go on when none is at work any more.
@@ -267,39 +83,11 @@ class WorkflowHandler(Coroutine[Any, Any, Any]):
             self._post(self._cancel)
         return self._settled()
 
-    @types.coroutine
-    def _settled(self) -> Generator[Any, Any, None]:  # as a generator it may also be left without await
-        if not self._finished:
-            yield from asyncio.wait([self._future]).__await__()
-
-    def __await__(self) -> Generator[Any, Any, Any]:
-        self._start()
-        if not self._finished:
-            try:
-                yield from asyncio.wait([self._future]).__await__()
-            except asyncio.CancelledError:
-                self.cancel_run()
-                yield from asyncio.wait([self._future]).__await__()
-                raise
-        return self.result()
-
-    def send(self, value: Any) -> Any:
-        """For asyncio, as `throw` and `close`: a task made of the handler drives its own wait for the run."""
-        return self._drivers.setdefault(asyncio.current_task(), self.__await__()).send(value)
-
-    def throw(self, *error: Any) -> Any:
-        if asyncio.current_task() not in self._drivers and not self._finished:
-            self.send(None)  # cancelled before its first turn: now the driver is where it can catch that
-        return self._drivers.setdefault(asyncio.current_task(), self.__await__()).throw(*error)
-
-    def close(self) -> None:
-        self._drivers.clear()
-
     def _start(self) -> None:
         """Begins in the running loop, at once or when the workflow has a free place."""
         if self._loop is None and not self._finished:
             with self.ctx._lock:
-                _check(self.ctx._run is self,
+                expect(self.ctx._run is self,
                        "this context is in use: it was given to another run before this one began")
                 self._thread, self._loop = threading.get_ident(), asyncio.get_running_loop()
             self._future = self._loop.create_future()
@@ -307,7 +95,7 @@ class WorkflowHandler(Coroutine[Any, Any, Any]):
                 self._begin()
             else:
                 self._workflow._places.admit(self)
-        _check(self._finished or self._loop is asyncio.get_running_loop(),
+        expect(self._finished or self._loop is asyncio.get_running_loop(),
                "this run began in another event loop: await it and read its stream there")
 
     def _begin(self) -> None:
@@ -388,7 +176,7 @@ class WorkflowHandler(Coroutine[Any, Any, Any]):
     async def _attempt(self, job: Job, delay: float) -> Any:
         if delay > 0:
             await asyncio.sleep(delay)
-        _current.set(job)
+        current_job.set(job)
         spec = job.spec
         job.began = job.began or self._loop.time()
         job.run, job.waits, job.gathered, job.attempts = self, [], [], job.attempts + 1
@@ -422,7 +210,7 @@ class WorkflowHandler(Coroutine[Any, Any, Any]):
                 result = task.result()
                 kind = type(result).__name__
                 self._say("Step %s produced %s", name, "no event" if result is None else f"event {kind}")
-                _check(result is None or isinstance(result, Event),
+                expect(result is None or isinstance(result, Event),
                        f"step {name!r} returned {kind}: a step returns an event or None")
                 if result is not None:
                     self._route(result, returned_by=name)
@@ -519,28 +307,6 @@ class WorkflowHandler(Coroutine[Any, Any, Any]):
         _logger.info(text, *values)
         if self._workflow.verbose:
             write(sys.stdout, text % values + "\n")
-
-
-@dataclass
-class _Stream(AsyncIterator[Event]):
-    run: WorkflowHandler
-    read: int = 0
-
-    async def __anext__(self) -> Event:
-        run = self.run
-        run._start()
-        while self.read >= len(run._stream):
-            if run._finished:
-                try:
-                    run.result()  # raises the error of the run, if it ended with one
-                except StopAsyncIteration as error:  # here it would pass for the end of the stream
-                    raise RuntimeError("a step raised StopAsyncIteration") from error
-                raise StopAsyncIteration
-            run._news = run._news or asyncio.Event()
-            run._news.clear()
-            await run._news.wait()
-        self.read += 1
-        return run._stream[self.read - 1]
 
 
 class Workflow:
@@ -658,26 +424,22 @@ class Workflow:
                  fields: dict[str, Any]) -> WorkflowHandler:
         kind = self._graph().start
         ctx = Context(self) if ctx is None else ctx
-        _check(isinstance(ctx, Context), f"ctx must be a Context, not {type(ctx).__name__}")
-        _check(type(ctx._workflow) is type(self), f"this context belongs to {type(ctx._workflow).__name__}")
+        expect(isinstance(ctx, Context), f"ctx must be a Context, not {type(ctx).__name__}")
+        expect(type(ctx._workflow) is type(self), f"this context belongs to {type(ctx._workflow).__name__}")
         with ctx._lock:
             last = ctx._run  # another thread may be about to end it
             if last is not None and last._is_lost():
                 last._cancel()  # so that what it had still to do is taken up
                 last = None
-            _check(last is None or last._loop is None,
+            expect(last is None or last._loop is None,
                    "this context is in use by a run: await that run, or use another")
             names = ", ".join(fields)
-            _check(not (start and fields), f"give a start_event or fields of one, not both: {names}")
+            expect(not (start and fields), f"give a start_event or fields of one, not both: {names}")
             if start is None and (fields or ctx._paused is None):
                 start = kind(**fields)
-            _check(start is None or isinstance(start, kind),
+            expect(start is None or isinstance(start, kind),
                    f"start_event must be a {kind.__name__}, not {type(start).__name__}")
             ctx._workflow, ctx._graph = self, self._graph()
             ctx._set_to_do(start)
             ctx._run = WorkflowHandler(ctx)
             return ctx._run
-
-
-def _check(holds: Any, problem: str) -> None:
-    check(holds, problem, WorkflowRuntimeError)

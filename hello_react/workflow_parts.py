@@ -1,9 +1,10 @@
-"""Before and after a run of a workflow: errors, events, declared steps, state and its saved form.
+"""What a run of a workflow is made of: errors, events, declared steps, the context and its saved form.
 
 No step runs here: the engine is `workflow.py`, and users import every name from there. The annotations of a
 step say which events it takes and returns; `Graph` puts the steps of one class together, and refuses those
-that can't work. A `Job` is one event at one step; `StoredContext` saves what a run has still to do. And
-`run_to_end` is how code without `await` waits for a run, and what Ctrl-C does meanwhile.
+that can't work. A `Job` is one event at one step; `Context` is what steps share, and saves what a run has
+still to do. `Awaited` is how a run is waited for; `run_to_end` does so without `await`, and says what Ctrl-C
+does meanwhile.
 
     >>> class Ask(Event):
     ...     question: str
@@ -18,6 +19,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import contextvars
 import copy
 import dataclasses
 import functools
@@ -30,6 +32,7 @@ import sys
 import threading
 import time
 import traceback
+import types
 import typing
 from collections import ChainMap, deque
 from collections.abc import (
@@ -37,6 +40,7 @@ from collections.abc import (
     Awaitable,
     Callable,
     Coroutine,
+    Generator,
     ItemsView,
     Iterable,
     Iterator,
@@ -56,7 +60,7 @@ if TYPE_CHECKING:
 
 S = TypeVar("S")
 F = TypeVar("F", bound=Callable[..., Any])
-C = TypeVar("C", bound="StoredContext[Any]")
+C = TypeVar("C", bound="Context[Any]")
 E = TypeVar("E")
 _TAG = "__type__"
 
@@ -281,6 +285,11 @@ def check(holds: Any, problem: str, error: type[WorkflowError] = WorkflowConfigu
         raise error(problem)
 
 
+def expect(holds: Any, problem: str) -> None:
+    """Refuses a use of a run or a context that can't work, unless it holds."""
+    check(holds, problem, WorkflowRuntimeError)
+
+
 def check_number(name: str, value: Any, least: int, kind: Any) -> None:
     """Refuses an option that is no number of this kind, or below the least one."""
     fits = isinstance(value, kind) and not isinstance(value, bool) and value >= least
@@ -373,7 +382,7 @@ class StepSpec:
             kinds = tuple(kind for kind in _members(hints.get(name)) if kind is not NoneType)
             if name == "self":
                 self.parameters[name] = "workflow"
-            elif kinds and all(_is_a(_origin(kind), StoredContext) for kind in kinds):
+            elif kinds and all(_is_a(_origin(kind), Context) for kind in kinds):
                 self.parameters[name] = "context"
                 for state in typing.get_args(kinds[0]):
                     if state is not Any and not isinstance(state, TypeVar):
@@ -713,6 +722,118 @@ class Places:
                     run._loop.call_soon_threadsafe(run._begin)
 
 
+# --- how code waits for a run
+
+
+class Awaited(Coroutine[Any, Any, Any]):
+    """How a run is waited for: by `await`, as a task, without a loop, and by reading its stream."""
+
+    _loop: Any = None
+    _future: Any = None
+    _finished = False
+    _outcome: Any = None
+
+    def __init__(self) -> None:
+        self._stream: list[Event] = []
+        self._news: asyncio.Event | None = None
+        self._drivers: dict[Any, Generator[Any, Any, Any]] = {}
+
+    def _start(self) -> None:
+        """Begins the run, if it has not begun."""
+        raise NotImplementedError
+
+    def cancel_run(self) -> Awaitable[None]:
+        """Cancels the run."""
+        raise NotImplementedError
+
+    def done(self) -> bool:
+        """Whether the run has ended, well or not."""
+        return self._finished
+
+    def result(self) -> Any:
+        """The result of a run that has ended; else what awaiting it raises.
+
+        Raises:
+            WorkflowRuntimeError: it has not ended.
+        """
+        expect(self._finished, "the run has not ended: await the handler first")
+        if self._future is not None:
+            return self._future.result()
+        raise self._outcome  # cancelled before it began
+
+    def wait(self) -> Any:
+        """The result, for scripts and other code without `await`; blocks until the run ends.
+
+        Ctrl-C cancels the run.
+
+        Raises:
+            WorkflowRuntimeError: an event loop runs here (as in a notebook), or the run has begun in one.
+        """
+        if self._finished:
+            return self.result()
+        expect(not loop_is_running() and self._loop is None,
+               "wait() would block the event loop of this run: `await` it there")
+        return run_to_end(cast("WorkflowHandler", self))
+
+    def stream_events(self) -> AsyncIterator[Event]:
+        """The events written to the stream, from the first on, as they come; the last is the stop event.
+
+        Any number of readers may read, also later. Where the run ends with an error, the last event tells of
+        it (`WorkflowFailedEvent`, `WorkflowTimedOutEvent` or `WorkflowCancelledEvent`), then it is raised.
+        """
+        return _Stream(self)
+
+    @types.coroutine
+    def _settled(self) -> Generator[Any, Any, None]:  # as a generator it may also be left without await
+        if not self._finished:
+            yield from asyncio.wait([self._future]).__await__()
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        self._start()
+        if not self._finished:
+            try:
+                yield from asyncio.wait([self._future]).__await__()
+            except asyncio.CancelledError:
+                self.cancel_run()
+                yield from asyncio.wait([self._future]).__await__()
+                raise
+        return self.result()
+
+    def send(self, value: Any) -> Any:
+        """For asyncio, as `throw` and `close`: a task made of the handler drives its own wait for the run."""
+        return self._drivers.setdefault(asyncio.current_task(), self.__await__()).send(value)
+
+    def throw(self, *error: Any) -> Any:
+        if asyncio.current_task() not in self._drivers and not self._finished:
+            self.send(None)  # cancelled before its first turn: now the driver is where it can catch that
+        return self._drivers.setdefault(asyncio.current_task(), self.__await__()).throw(*error)
+
+    def close(self) -> None:
+        self._drivers.clear()
+
+
+@dataclasses.dataclass
+class _Stream(AsyncIterator[Event]):
+    run: Awaited
+    read: int = 0
+
+    async def __anext__(self) -> Event:
+        run = self.run
+        run._start()
+        while self.read >= len(run._stream):
+            if run._finished:
+                try:
+                    run.result()  # raises the error of the run, if it ended with one
+                except StopAsyncIteration as error:  # here it would pass for the end of the stream
+                    raise RuntimeError("a step raised StopAsyncIteration") from error
+                raise StopAsyncIteration
+            run._news = run._news or asyncio.Event()
+            run._news.clear()
+            await run._news.wait()
+        self.read += 1
+        return run._stream[self.read - 1]
+
+
 def loop_is_running() -> bool:
     """Whether an event loop runs in this thread."""
     try:
@@ -835,14 +956,27 @@ class StateStore(Generic[S]):
             yield self._state
 
 
-class StoredContext(Generic[S]):
-    """What a context keeps from run to run, and its saved form; `Context` adds what needs a run.
+current_job: contextvars.ContextVar[Job] = contextvars.ContextVar("hello_react_workflow_job")
+"""The job whose step is at work; set in steps alone."""
+
+
+class Context(Generic[S]):
+    """What the steps of a run share: state, events to send and to gather, the stream, a person's word.
+
+    Steps ask for it with a parameter `ctx: Context`, or `ctx: Context[MyState]` for a typed state (a
+    dataclass or pydantic model whose fields all have defaults). Made beforehand and given to one run after
+    another, it carries the state from run to run.
+
+    Args:
+        workflow: the workflow whose runs it serves.
 
     Attributes:
         store: the state.
     """
 
     def __init__(self, workflow: Workflow) -> None:
+        expect(not isinstance(workflow, type) and hasattr(workflow, "_graph"),
+               f"a context is made of a workflow object, as in Context(MyWorkflow()), not {workflow!r:.80}")
         self._workflow, self._graph = workflow, workflow._graph()
         make = self._graph.state_type
         try:
@@ -853,6 +987,7 @@ class StoredContext(Generic[S]):
         self._buffers: dict[tuple[str, str], list[Event]] = {}
         self._unclaimed: list[Event] = []
         self._lock = threading.Lock()
+        self._run: WorkflowHandler | None = None
 
     async def get(self, key: str, default: Any = MISSING) -> Any:
         """Short for `ctx.store.get`: the value under `key`, else `default`.
@@ -865,6 +1000,104 @@ class StoredContext(Generic[S]):
     async def set(self, key: str, value: Any) -> None:
         """Short for `ctx.store.set`."""
         await self.store.set(key, value)
+
+    def send_event(self, event: Event, step: str | None = None) -> None:
+        """Sends an event to all steps that take it and the waits it satisfies; also from outside the run.
+
+        An event that nobody takes is kept for the next `wait_for_event` that wants it and asks nothing new.
+
+        Args:
+            event: the event.
+            step: the name of the one step to send it to.
+
+        Raises:
+            WorkflowRuntimeError: no run is on, it is no event, or the named step is missing or takes others.
+        """
+        run = self._expect_run("send_event", event)
+        if step is not None:
+            steps = run._graph.steps
+            expect(isinstance(step, str) and step in steps,
+                   f"there is no step {step!r:.80}; there are {', '.join(steps)}")
+            takes = steps[step].takes
+            expect(isinstance(event, takes), f"step {step!r} does not take {type(event).__name__}, "
+                                             f"but {' and '.join(kind.__name__ for kind in takes)}")
+        run._post(run._route, event, step)
+
+    def write_event_to_stream(self, event: Event) -> None:
+        """Shows an event to the readers of `handler.stream_events()`; no step gets it.
+
+        Raises:
+            WorkflowRuntimeError: no run goes on, or it is no event.
+        """
+        run = self._expect_run("write_event_to_stream", event)
+        run._post(run._write, event)
+
+    def collect_events(self, event: Event, expected: list[type[E]],
+                       buffer_id: str = "default") -> list[E] | None:
+        """Gathers events over several calls of a step: all that are `expected`, in that order; None before.
+
+        Events of one class come in order of arrival; surplus ones wait for the next round, others go by.
+
+        Args:
+            event: the event at hand.
+            expected: the classes, one for each event wanted, such as `[Found] * 3`.
+            buffer_id: tells gatherings of the same step apart.
+
+        Raises:
+            WorkflowRuntimeError: called outside a step.
+        """
+        job = self._expect_job("collect_events")
+        expect(isinstance(buffer_id, str), f"buffer_id must be text, not {buffer_id!r:.80}")
+        return self._gather_once(job, event, expected, buffer_id)
+
+    async def wait_for_event(self, kind: type[E], waiter_event: Event | None = None,
+                             waiter_id: str | None = None, requirements: dict[str, Any] | None = None,
+                             timeout: float | None = None) -> E:
+        """Waits for an event from outside (or from another step), such as a person's word.
+
+        A run that is saved meanwhile, and loaded elsewhere, runs the waiting step again from its start: waits
+        that were answered return their answer at once, `waiter_event` is not shown twice, and all else before
+        the wait is done twice. Where that matters, let one step return an InputRequiredEvent and another take
+        the HumanResponseEvent: then nothing runs twice.
+
+        Args:
+            kind: the class of event to wait for.
+            waiter_event: the question, shown in the stream as the wait begins; only later answers count.
+            waiter_id: names this wait in the saved data; needed only where the order of waits may change.
+            requirements: fields that the event must have, with these values.
+            timeout: seconds; None waits as long as the run may.
+
+        Raises:
+            WorkflowTimeoutError: no such event came in time (it is a TimeoutError too).
+            WorkflowRuntimeError: called outside a step.
+        """
+        job, wanted = self._expect_job("wait_for_event"), matching(kind, requirements)
+        expect(waiter_event is None or isinstance(waiter_event, Event),
+               f"waiter_event is an event, not {type(waiter_event).__name__}")
+        if not (isinstance(timeout, (int, float)) and timeout <= 0):  # one that is over already is no mistake
+            check_timeout(timeout)
+        run, name = job.run, waiter_id or kind.__name__
+        expect(asyncio.get_running_loop() is run._loop, "wait_for_event is for `async def` steps: await it")
+        job.waits.append(name)
+        key = f"{name} {job.waits.count(name)}"
+        if waiter_event is not None and key not in job.announced:
+            while self._claim(wanted) is not None:
+                pass  # what came before the question is no answer to it
+            job.announced.append(key)
+            run._write(waiter_event)
+        early = None if key in job.answers else self._claim(wanted)
+        if early is not None:
+            job.answers[key] = early
+        if key not in job.answers:
+            arrived = run._loop.create_future()
+            run._waits[job, key] = wanted, arrived
+            try:
+                await asyncio.wait([arrived], timeout=timeout)
+            finally:
+                del run._waits[job, key]
+        if key not in job.answers:
+            raise WorkflowTimeoutError(f"step {job.spec.name!r} waited {timeout:g} s for {kind.__name__}")
+        return job.answers[key]  # type: ignore[return-value]
 
     def to_dict(self) -> dict[str, Any]:
         """The state, and what the run has still to do, as JSON values; call it in the run's own loop.
@@ -890,9 +1123,6 @@ class StoredContext(Generic[S]):
         except ContextSerializationError as error:
             raise ContextSerializationError(f"what is saved could not be loaded again: {error}") from error
         return data
-
-    def _to_do(self) -> list[Job] | None:
-        return self._paused
 
     def _set_to_do(self, start: Event | None) -> None:
         """Leaves nothing to do but this event, and no events left over; of None, all as it is."""
@@ -987,6 +1217,25 @@ class StoredContext(Generic[S]):
         if not isinstance(value, kind) or not all(isinstance(item, items) for item in inside):
             raise TypeError(f"{name}: {type(value).__name__} does not fit there")
         return value
+
+    def _to_do(self) -> list[Job] | None:
+        to_do = self._run._pending() if self._run is not None and self._run._begun else self._paused
+        is_over = self._run is not None and self._run._outcome is not None
+        return self._paused if is_over else to_do
+
+    def _expect_run(self, method: str, event: Event) -> WorkflowHandler:
+        expect(isinstance(event, Event), f"{method} takes an event, not {type(event).__name__}")
+        job = current_job.get(None)
+        run: Any = job.run if job is not None and job.run.ctx is self else self._run
+        expect(run and not run._is_lost(), f"{method} needs a run: begin one with workflow.run(ctx=...)")
+        return run  # type: ignore[no-any-return]
+
+    def _expect_job(self, method: str) -> Job:
+        job: Any = current_job.get(None)
+        expect(job is not None and job.run.ctx is self,
+               f"{method} is for steps: call it on the context that a step is given")
+        job.run._expect_on()
+        return job  # type: ignore[no-any-return]
 
 
 def matching(kind: type[E], requirements: dict[str, Any] | None) -> Callable[[Event], bool]:

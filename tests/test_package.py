@@ -50,7 +50,7 @@ def test_the_core_stays_small():
 
 
 def test_the_workflow_engine_stays_small():
-    assert total("workflow") < 450
+    assert len((PACKAGE / "workflow.py").read_text(encoding="utf-8").splitlines()) < 450
 
 
 def test_there_is_one_loop_and_its_method_is_short():
