@@ -48,6 +48,8 @@ def whole_signs(text: str) -> str:
 
 def sendable(text: str) -> str:
     """`text` without what JSON, UTF-8 or a server chokes on: lone surrogates become U+FFFD, NUL goes."""
+    if text.isascii() and "\x00" not in text:
+        return text
     return whole_signs(text).replace("\x00", "")
 
 
