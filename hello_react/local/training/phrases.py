@@ -56,7 +56,7 @@ MISSING = _lines("MISSING")
 OUT_OF_REACH, SMALL_TALK, TALK_BEFORE = map(_lines, ("OUT_OF_REACH", "SMALL_TALK", "TALK_BEFORE"))
 """Questions that no tool can answer; what is said | the reply; said, replied | asked later | the reply."""
 SUMS = _lines("SUMS")
-"""Arithmetic: the question | the expression | the unit of the answer | the thought before it."""
+"""Arithmetic: the question | the expression | the unit of the answer."""
 TOOLS = [line.split(" ;") for line in _lines("TOOLS")]
 """Names ; descriptions ; parameters ("-": none, empty: one text) ; questions ; input ; results ; answer."""
 THINGS, QUALITIES = _words("THINGS"), _words("QUALITIES")

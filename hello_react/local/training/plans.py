@@ -7,6 +7,7 @@ one is tried.
 
 from __future__ import annotations
 
+import itertools
 import random
 import re
 from collections.abc import Callable
@@ -394,7 +395,7 @@ def _not_described(script: Script) -> None:
 def _sum(script: Script) -> None:
     rng, words = script.rng, script.words
     line = rng.choice(chosen(phrases.SUMS, script.world.held_out))
-    asked, expression, unit, thought = line.split("|")
+    asked, expression, unit = line.split("|")
     number = [words.whole(2, 99_999) for _ in range(3)]
     grouped = 0 if "}, {" in asked else 0.12  # in a list of numbers, commas part them
     written = [f"{one:,}" if rng.random() < grouped else str(one) for one in number]
@@ -426,7 +427,7 @@ def _sum(script: Script) -> None:
         ]
         if rng.random() < 0.5:
             parts[0], parts[1] = f"({parts[0]}", f"{parts[1]})"
-        expression, thought = " ".join(parts), "I calculate it as it stands."
+        expression = " ".join(parts)
         asked = rng.choice(
             ["What is {}?", "Calculate {}.", "{}", "How much is {}?", "compute {}", "Evaluate {}", "{} = ?"]
         ).format(expression)
@@ -441,10 +442,49 @@ def _sum(script: Script) -> None:
     given = fill(expression, slots)
     if unit:
         given = given.replace(",", "")
-    thought = re.sub(r"(?<=\d),(?=\d{3})", "", fill(thought, slots))
+    thought = "I calculate it as it stands." if given in question else f"I {_in_words(given)}."
     result = script.calculate(thought, given)
     answer = f"{result} {unit}".strip()
     script.finish(f"The result is {result}.", answer)
+
+
+_FIRST = {"+": "add {} and {}", "-": "take {1} away from {0}", "*": "multiply {} by {}", "/": "divide {} by {}"}
+_NEXT = {"+": "add {}", "-": "take {} away", "*": "multiply by {}", "/": "divide by {}"}
+_AFTER = {"floor": "round down", "ceil": "round up", "sqrt": "take the square root"}
+
+
+def _in_words(expression: str) -> str:
+    """What to do, one thing after the other; the same words for the same sum, so that they can be learnt.
+
+    >>> _in_words("(3 + 4) * 1.5 / 2"), _in_words("20% of 50 + 3 * 4")
+    ('add 3 and 4, multiply by 1.5 and divide by 2', 'take 20 percent of 50 and add 3 * 4')
+    """
+    *before, last = _steps(expression)
+    return f"{', '.join(before)} and {last}" if before else last
+
+
+def _steps(expression: str) -> list[str]:
+    depths = list(itertools.accumulate((sign == "(") - (sign == ")") for sign in expression))
+    for signs in ("+-", "*/"):
+        for place in range(len(expression) - 2, 0, -1):
+            sign = expression[place]
+            if sign in signs and not depths[place] and expression[place - 1 : place + 2] == f" {sign} ":
+                left, right = expression[: place - 1], expression[place + 2 :]
+                before = _steps(left)
+                if before == [f"calculate {left}"]:
+                    return [_FIRST[sign].format(left, right)]
+                return [*before, _NEXT[sign].format(right)]
+    if called := re.fullmatch(r"(floor|ceil|sqrt|)\((.+)\)", expression):
+        inner = _steps(called[2])
+        plain = inner == [f"calculate {called[2]}"]
+        if called[1] == "sqrt" and plain:
+            return [f"take the square root of {called[2]}"]
+        return [*inner, _AFTER[called[1]]] if called[1] and not plain else inner
+    if share := re.fullmatch(r"(\S+)% of (.+)", expression):
+        return [f"take {share[1]} percent of {share[2]}"]
+    if power := re.fullmatch(r"(\S+)\^(\d+)", expression):
+        return [f"raise {power[1]} to {power[2]}"]
+    return [f"calculate {expression}"]
 
 
 def _tool(script: Script) -> None:

@@ -44,9 +44,9 @@ AFTER = "<|im_end|>"
 RATE, WARM_UP, CLIP = 1.5e-3, 30, 1.0
 SCALE = 100.0
 """Losses are summed over tokens; for the backward pass in 16 bits they are divided by this."""
-TOKENS = 640
+TOKENS = 1000
 """A tree with so many tokens is full: the run that fills it is its last one."""
-MOST = 1000
+MOST = 1400
 """Tokens of a tree at most: a run that would make it larger is left out."""
 
 
