@@ -448,7 +448,12 @@ def _sum(script: Script) -> None:
     script.finish(f"The result is {result}.", answer)
 
 
-_FIRST = {"+": "add {} and {}", "-": "take {1} away from {0}", "*": "multiply {} by {}", "/": "divide {} by {}"}
+_FIRST = {
+    "+": "add {} and {}",
+    "-": "take {1} away from {0}",
+    "*": "multiply {} by {}",
+    "/": "divide {} by {}",
+}
 _NEXT = {"+": "add {}", "-": "take {} away", "*": "multiply by {}", "/": "divide by {}"}
 _AFTER = {"floor": "round down", "ceil": "round up", "sqrt": "take the square root"}
 
@@ -690,9 +695,7 @@ def _compare(
     return said[place], subjects[place]
 
 
-def _sides(
-    subjects: tuple[Subject, Subject], values: tuple[str, str]
-) -> tuple[list[str], list[str], str]:
+def _sides(subjects: tuple[Subject, Subject], values: tuple[str, str]) -> tuple[list[str], list[str], str]:
     """Two values as a thought names them, as the calculator takes them, and told with their subjects."""
     parts = [_number(value) for value in values]
     if parts[0][2] != parts[1][2]:
