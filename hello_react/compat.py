@@ -35,6 +35,8 @@ from .tools import Tool
 
 # --- messages and memory
 
+_NO_QUESTION = "(The assistant speaks first.)"
+
 
 @dataclass
 class ChatMessage:
@@ -83,7 +85,8 @@ class ChatMemoryBuffer:
         window = Conversation(max_turns=len(turns) + 1, max_tokens=self.token_limit)
         for question, answer in turns:
             window.add(question, answer)
-        recent = [ChatMessage(message["role"], message["content"]) for message in window.messages()]
+        recent = [ChatMessage(message["role"], message["content"]) for message in window.messages()
+                  if message["content"] != _NO_QUESTION]
         return [*(ChatMessage("system", text) for text in system), *recent,
                 *(ChatMessage("user", text) for text in waiting)]
 
@@ -101,7 +104,10 @@ class ChatMemoryBuffer:
 
 
 def _turns(messages: Iterable[ChatMessage]) -> tuple[list[str], list[tuple[str, str]], list[str]]:
-    """System texts, answered (question, answer) pairs, and the user's texts that have no answer yet."""
+    """System texts, answered (question, answer) pairs, and the user's texts that have no answer yet.
+
+    All that the assistant says until the user speaks again is one answer.
+    """
     system: list[str] = []
     turns: list[tuple[str, str]] = []
     waiting: list[str] = []
@@ -111,8 +117,11 @@ def _turns(messages: Iterable[ChatMessage]) -> tuple[list[str], list[tuple[str, 
             system.append(text)
         elif text and message.role == "user":
             waiting.append(text)
-        elif text and waiting:
-            turns.append(("\n".join(waiting), text))
+        elif text and turns and not waiting:
+            question, answer = turns.pop()
+            turns.append((question, f"{answer}\n{text}"))
+        elif text:
+            turns.append(("\n".join(waiting) or _NO_QUESTION, text))
             waiting = []
     return system, turns, waiting
 
@@ -377,8 +386,8 @@ class ReActOutputParser:
 
 def _as_keywords(text: str) -> dict[str, Any]:
     """The arguments in a call's text; plain text, which names none, under "input"."""
-    value = decode_json(text, 0, len(text))[0]
-    if isinstance(value, dict):
+    value, end = decode_json(text, 0, len(text))
+    if isinstance(value, dict) and end == len(text):
         return value
     return {"input": text} if text else {}
 

@@ -155,6 +155,7 @@ def configure(level: str = "warning", json: bool = False, stream: TextIO | None 
     """Write this program's log records to a stream; a second call replaces the first.
 
     Other packages are heard from WARNING on, and at level "debug" from INFO on: below that some log prompts.
+    What other handlers heard before, they still hear.
 
     Args:
         level: the least level that is written: "debug", "info", "warning" or "error".
@@ -173,6 +174,8 @@ def configure(level: str = "warning", json: bool = False, stream: TextIO | None 
     for earlier in [one for one in root.handlers if one.get_name() == handler.get_name()]:
         root.removeHandler(earlier)
     root.addHandler(handler)
-    root.setLevel(logging.INFO if handler.level <= logging.DEBUG else max(handler.level, logging.WARNING))
+    others = logging.INFO if handler.level <= logging.DEBUG else max(handler.level, logging.WARNING)
+    handler.addFilter(lambda record: record.levelno >= others or record.name.split(".")[0] == "hello_react")
+    root.setLevel(min(others, root.level))
     logging.getLogger("hello_react").setLevel(handler.level)
     return handler

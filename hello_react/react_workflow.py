@@ -37,6 +37,7 @@ from .workflow import (
 )
 
 T = TypeVar("T")
+_PROGRESS = ("status", "answer", "most_repeats", "last_text")  # of a run, beside its steps
 
 
 class QuestionEvent(StartEvent):
@@ -114,8 +115,10 @@ class ReActWorkflow(Workflow):
         tool_executor: the tools.
         max_steps: model calls at most.
         agent_class: `ReActAgent`, or `ToolCallingAgent` for native calls, several of them side by side.
-        memory: makes the conversation of a new context, with your limits.
-        ask_person: show each call as an `ApprovalRequiredEvent`, and wait for an `ApprovalEvent`.
+        memory: makes the conversation that a context begins with, with your limits. It may also give one that
+            you keep yourself: what the context has beyond its turns is added to it.
+        ask_person: show each call of a tool that is there as an `ApprovalRequiredEvent`, and wait for an
+            `ApprovalEvent`.
         timeout: seconds that a run may take before it ends with an error; `time_limit` ends it with a result.
         verbose: writes which step ran and what it produced.
         num_concurrent_runs: how many runs go on at a time; None: any.
@@ -149,6 +152,8 @@ class ReActWorkflow(Workflow):
             raise ValueError(f"The question must be text, not {type(ev.input).__name__}.")
         await ctx.set("question", ev.input)
         await ctx.set("steps", [])
+        await ctx.set("repeats", [])
+        await ctx.set("progress", {})
         self._runs.pop(ctx, None)
         await self._run_of(ctx)
         return PrepareEvent()
@@ -186,10 +191,11 @@ class ReActWorkflow(Workflow):
         if self.ask_person:
             verdicts: dict[Action, bool | str] = {}
             for call in self.agent.pick(ev.turn):
-                word = await ctx.wait_for_event(ApprovalEvent, ApprovalRequiredEvent(call=call),
-                                                requirements={"call": call})
-                verdicts[call] = word.verdict
-            run.approve = verdicts.__getitem__
+                if call.tool in run.tools.names:
+                    word = await ctx.wait_for_event(ApprovalEvent, ApprovalRequiredEvent(call=call),
+                                                    requirements={"call": call})
+                    verdicts[call] = word.verdict
+            run.approve = lambda call: verdicts.get(call, True)
         return await self._observe(ctx, run, ev.reply, ev.turn)
 
     # --- what they share
@@ -198,11 +204,14 @@ class ReActWorkflow(Workflow):
         """The run of this context; that of a loaded or interrupted one is made of its saved steps."""
         if ctx not in self._runs:
             conversation = self.memory()
-            for turn in await ctx.get("memory", []):
+            said = await ctx.get("memory", [])
+            for turn in said[len(conversation):]:
                 conversation.add(turn.question, turn.answer, turn.messages)
             run = self.agent.begin(await ctx.get("question"), conversation)
             for done in await ctx.get("steps"):
                 self.agent.record(run, done)
+            run.repeats._counts.update(dict(await ctx.get("repeats", [])))
+            vars(run).update(await ctx.get("progress", {}))
             self._runs[ctx] = run
             _show(ctx, RunStarted(run.question, run.tools.names, self.agent.max_steps))
         return self._runs[ctx]
@@ -210,9 +219,6 @@ class ReActWorkflow(Workflow):
     async def _observe(self, ctx: Context[Any], run: Run, reply: Reply, turn: Turn) -> PrepareEvent:
         seen: list[events.Event] = []  # shown once they are saved: from then on no tool need run again
         await self._tell(ctx, run, self.agent.observe(run, reply, turn), seen.append)
-        saved = [replace(done, observations=tuple(replace(seen, value=None) for seen in done.observations))
-                 for done in run.steps]
-        await ctx.set("steps", saved)  # values of tools may be anything, also what can't be saved
         for event in seen:
             _show(ctx, event)
         return PrepareEvent()
@@ -220,6 +226,8 @@ class ReActWorkflow(Workflow):
     async def _tell(self, ctx: Context[Any], run: Run, piece: Generator[events.Event, None, T],
                     show: Callable[[events.Event], None] | None = None) -> T | None:
         """Does a piece of the agent's work in a thread, and shows its events as they come (with `show`).
+
+        What it changed in the run is put into the context, so that a loaded run goes on from there.
 
         Returns:
             What the piece returns, or None if the run's time is up.
@@ -235,11 +243,16 @@ class ReActWorkflow(Workflow):
                 show(event) if show else _show(ctx, event)
         except Exception as error:
             if self.agent.fail(run, error) is None:
-                self._runs[ctx] = run
+                self._runs[ctx] = run  # its time is up; a loaded one gets time of its own
                 return None
             _show(ctx, RunEnded(self.agent.end(run, error)))
             raise
         self._runs[ctx] = run
+        steps = [replace(done, observations=tuple(replace(seen, value=None) for seen in done.observations))
+                 for done in run.steps]
+        await ctx.set("steps", steps)  # values of tools may be anything, also what can't be saved
+        await ctx.set("repeats", [*run.repeats._counts.items()])
+        await ctx.set("progress", {name: getattr(run, name) for name in _PROGRESS})
         return returned[0]
 
 

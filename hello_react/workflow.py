@@ -34,8 +34,8 @@ from .workflow_parts import (  # isort: skip
     InputRequiredEvent, Job, Places, RetryPolicy, StartEvent, StateKeyError, StateStore, StepFailedEvent,
     StepSpec, StopEvent, WorkflowCancelledError, WorkflowCancelledEvent, WorkflowConfigurationError,
     WorkflowError, WorkflowFailedEvent, WorkflowRuntimeError, WorkflowTimedOutEvent, WorkflowTimeoutError,
-    catch_error, check, check_number, check_timeout, current_job, declared, expect, listed, loop_is_running,
-    run_to_end, step, subclasses,
+    anew, catch_error, check, check_number, check_timeout, current_job, declared, expect, listed,
+    loop_is_running, run_to_end, step, subclasses,
 )
 
 __all__ = [
@@ -91,10 +91,10 @@ class WorkflowHandler(Awaited):
                        "this context is in use: it was given to another run before this one began")
                 self._thread, self._loop = threading.get_ident(), asyncio.get_running_loop()
             self._future = self._loop.create_future()
-            if self._workflow._places is None:
+            if self._workflow._run_places is None:
                 self._begin()
             else:
-                self._workflow._places.admit(self)
+                self._workflow._run_places.admit(self)
         expect(self._finished or self._loop is asyncio.get_running_loop(),
                "this run began in another event loop: await it and read its stream there")
 
@@ -108,9 +108,6 @@ class WorkflowHandler(Awaited):
             self._queue(job)
         for event in self._inbox:
             self._route(event)
-
-    def _is_lost(self) -> bool:  # its loop was closed before it ended
-        return self._outcome is None and self._loop is not None and self._loop.is_closed()
 
     def _expect_on(self) -> None:
         if self._outcome is not None:
@@ -183,14 +180,15 @@ class WorkflowHandler(Awaited):
         parts = {"workflow": self._workflow, "event": job.event, "context": self.ctx}
         values = {name: parts[part] for name, part in spec.parameters.items()}
         self._say("Running step %s", spec.name)
-        if spec.is_async:
-            return await spec.function(**values)
 
         def in_thread() -> Generator[Any, None, None]:
             yield spec.function(**values)  # a generator: so a StopIteration becomes what asyncio can pass on
 
-        [result] = [value async for value in iterate_in_thread(in_thread())]
-        return await result if inspect.isawaitable(result) else result
+        async with job.ends_inner_runs():
+            if spec.is_async:
+                return await spec.function(**values)
+            [result] = [value async for value in iterate_in_thread(in_thread())]
+            return await result if inspect.isawaitable(result) else result
 
     def _step_done(self, job: Job, task: asyncio.Task[Any]) -> None:
         if job not in self._jobs or job.task is not task:
@@ -300,8 +298,8 @@ class WorkflowHandler(Awaited):
                 self._future.exception()  # known anyway: asyncio need not report that nobody looked at it
         elif self._future is not None:
             self._future.set_result(outcome.result if type(outcome) is StopEvent else outcome)
-        if self._workflow._places is not None:
-            self._workflow._places.admit()
+        if self._workflow._run_places is not None:
+            self._workflow._run_places.admit()
 
     def _say(self, text: str, *values: str) -> None:
         _logger.info(text, *values)
@@ -328,7 +326,7 @@ class Workflow:
     grace: ClassVar[float] = 5.0
     timeout: float | None = 45.0
     verbose: bool = False
-    _places: Places | None = None
+    _run_places: Places | None = None
     _added_steps: ClassVar[dict[str, StepSpec]] = {}
     _checked: ClassVar[Graph | None] = None
 
@@ -338,7 +336,7 @@ class Workflow:
         self.timeout, self.verbose = timeout, verbose
         if num_concurrent_runs is not None:
             check_number("num_concurrent_runs", num_concurrent_runs, 1, int)
-            self._places = Places(num_concurrent_runs)
+            self._run_places = Places(num_concurrent_runs)
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -362,7 +360,7 @@ class Workflow:
             kind._checked = None
 
     @classmethod
-    def _graph(cls) -> Graph:
+    def _step_graph(cls) -> Graph:
         if vars(cls).get("_checked") is None:
             names = dict[str, Any](ChainMap(*({**vars(kind)} for kind in cls.__mro__)))
             cls._checked = Graph(cls.__name__, declared(cls), names)
@@ -374,7 +372,7 @@ class Workflow:
         Raises:
             WorkflowConfigurationError: the steps don't fit together; the message says what to add where.
         """
-        self._graph()
+        self._step_graph()
 
     def draw(self, path: str | Path | None = None) -> str:
         """The steps and events as a Mermaid flowchart.
@@ -385,11 +383,11 @@ class Workflow:
         Raises:
             WorkflowConfigurationError: the steps don't fit together.
         """
-        return self._graph().draw(path)
+        return self._step_graph().draw(path)
 
     def run(self, ctx: Context[Any] | None = None, start_event: StartEvent | None = None,
             **fields: Any) -> WorkflowHandler:
-        """Begins a run.
+        """Begins a run. One that is begun in a step is cancelled if that step fails or is cancelled.
 
         Args:
             ctx: a context of this workflow: its state is used. If it holds a run that was cancelled or loaded
@@ -415,17 +413,18 @@ class Workflow:
                  **fields: Any) -> Any:
         """Runs to the end and gives the result: `run` for code without `await`; works in notebooks too.
 
-        Where an event loop runs already, the run gets its own in a thread, and the caller's is blocked.
-        Ctrl-C cancels the run either way.
+        Where an event loop runs already, the run gets its own in a thread, and the caller's is blocked; that
+        is refused where its runs hold all places of `num_concurrent_runs`. Ctrl-C cancels the run either way.
         """
         return run_to_end(self._new_run(ctx, start_event, fields))
 
     def _new_run(self, ctx: Context[Any] | None, start: StartEvent | None,
                  fields: dict[str, Any]) -> WorkflowHandler:
-        kind = self._graph().start
+        kind = self._step_graph().start
         ctx = Context(self) if ctx is None else ctx
         expect(isinstance(ctx, Context), f"ctx must be a Context, not {type(ctx).__name__}")
-        expect(type(ctx._workflow) is type(self), f"this context belongs to {type(ctx._workflow).__name__}")
+        owner, mine = type(ctx._workflow), type(self)
+        expect(owner is mine, f"this context belongs to {owner.__name__}{anew(owner, mine)}")
         with ctx._lock:
             last = ctx._run  # another thread may be about to end it
             if last is not None and last._is_lost():
@@ -438,8 +437,9 @@ class Workflow:
             if start is None and (fields or ctx._paused is None):
                 start = kind(**fields)
             expect(start is None or isinstance(start, kind),
-                   f"start_event must be a {kind.__name__}, not {type(start).__name__}")
-            ctx._workflow, ctx._graph = self, self._graph()
+                   f"start_event must be a {kind.__name__}, not {type(start).__name__}"
+                   f"{anew(type(start), kind)}")
+            ctx._workflow, ctx._graph = self, self._step_graph()
             ctx._set_to_do(start)
             ctx._run = WorkflowHandler(ctx)
             return ctx._run

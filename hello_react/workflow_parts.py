@@ -34,6 +34,7 @@ import time
 import traceback
 import types
 import typing
+import weakref
 from collections import ChainMap, deque
 from collections.abc import (
     AsyncIterator,
@@ -99,6 +100,12 @@ class ContextSerializationError(WorkflowError):
     """A context holds what JSON can't, or the saved data can't be read."""
 
 
+def check(holds: Any, problem: str, error: type[WorkflowError] = WorkflowConfigurationError) -> None:
+    """Raises this error, unless it holds."""
+    if not holds:
+        raise error(problem)
+
+
 # --- events
 
 
@@ -106,9 +113,9 @@ class Event:
     """What steps pass to each other: a class with its fields as annotations, made by keyword.
 
     A class that declares fields takes exactly these and those of its base classes; those with a default may
-    be left out. A list, dict or set as a default is copied for each event; `field(...)` of dataclasses and
-    `Field(...)` of pydantic work too. A class that declares none takes any keyword. Values may be any Python
-    object and are not converted. Fields read as attributes (`ev.city`) or as in a dict (`ev["city"]`,
+    be left out. A list, dict or set as a default is copied for each event; `= field(...)` of dataclasses and
+    `= Field(...)` of pydantic work too. A class that declares none takes any keyword. Values may be any
+    Python object and are not converted. Fields read as attributes (`ev.city`) or as in a dict (`ev["city"]`,
     `ev.get("city", "Berlin")`, `"city" in ev`).
 
     Raises:
@@ -120,6 +127,8 @@ class Event:
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
+        check(not vars(cls).get("__slots__"),
+              f"{cls.__name__} has __slots__, but an event keeps its fields in a dict: leave out slots=True")
         cls._fields = {}
         for owner in reversed([owner for owner in cls.__mro__ if owner is not Event]):
             declared = [name for name, hint in inspect.get_annotations(owner).items()
@@ -279,12 +288,6 @@ TO_OUTSIDE = (StopEvent, InputRequiredEvent)  # no step need take these
 # --- steps, and how they fit together
 
 
-def check(holds: Any, problem: str, error: type[WorkflowError] = WorkflowConfigurationError) -> None:
-    """Raises this error, unless it holds."""
-    if not holds:
-        raise error(problem)
-
-
 def expect(holds: Any, problem: str) -> None:
     """Refuses a use of a run or a context that can't work, unless it holds."""
     check(holds, problem, WorkflowRuntimeError)
@@ -371,7 +374,10 @@ class StepSpec:
 
     def read(self, names: dict[str, Any]) -> None:
         """Reads the annotations; NameError or AttributeError if one names what is not defined yet."""
-        hints = typing.get_type_hints(self.function, localns=names)
+        try:
+            hints = typing.get_type_hints(self.function, localns=names)
+        except (SyntaxError, TypeError) as error:
+            self.check(False, f"has an annotation that is no type ({error})")
         events: dict[str, tuple[type[Event], ...]] = {}
         self.parameters = {}
         for name, parameter in inspect.signature(self.function).parameters.items():
@@ -401,7 +407,7 @@ class StepSpec:
         answer = hints["return"]
         if not self.is_async and typing.get_origin(answer) in (Awaitable, Coroutine):
             answer = typing.get_args(answer)[-1]
-        (self.takes,), self.returns = events.values(), tuple(map(_origin, _members(answer)))
+        (self.takes,), self.returns = events.values(), tuple(dict.fromkeys(map(_origin, _members(answer))))
         self.check(not self.is_handler or self.takes == (StepFailedEvent,),
                    "is an error handler: annotate its parameter with StepFailedEvent")
         for kind in self.returns:
@@ -498,8 +504,7 @@ def _decorator(function: Any, workflow: type[Workflow] | None, **options: Any) -
         check(inspect.isfunction(function), f"{function!r} is no function: put @step on one, "
                                             "below @staticmethod and the like")
         spec = StepSpec(function.__name__, function, inspect.iscoroutinefunction(function), **options)
-        names = ChainMap(*(frame.f_locals for frame, _ in traceback.walk_stack(sys._getframe())
-                           if frame.f_globals is inspect.unwrap(function).__globals__))
+        names = ChainMap(*_names_around(function))
         twice = "__qualname__" in names.maps[0] and hasattr(names.maps[0].get(spec.name), "_step")
         spec.check(not twice, "stands twice in its class: give one of the two another name")
         with contextlib.suppress(NameError, AttributeError):  # of an event defined further down: read later
@@ -510,6 +515,18 @@ def _decorator(function: Any, workflow: type[Workflow] | None, **options: Any) -
         return function
 
     return declare if function is None else declare(function)
+
+
+def _names_around(function: Any) -> list[dict[str, Any]]:
+    """The local names of the class and the functions that this one stands in, the innermost first."""
+    owners = function.__qualname__.replace(".<locals>", "").split(".")[-2::-1]
+    found = []
+    for frame, _ in traceback.walk_stack(sys._getframe()):
+        name = frame.f_code.co_name
+        if name in owners and frame.f_globals is inspect.unwrap(function).__globals__:
+            found.append(frame.f_locals)
+            owners = owners[owners.index(name) + 1:]
+    return found
 
 
 def declared(workflow: type[Workflow]) -> dict[str, StepSpec]:
@@ -605,7 +622,8 @@ class Graph:
             module = f"{kind.__module__}." if names.count(name) > 1 else ""
             lines.append(f'    {nodes[kind]}(["{module}{name}"])')
         for name, spec in self.steps.items():
-            lines += [f"    {nodes[kind]} --> step_{name}" for kind in kinds if spec in self.takers(kind)]
+            lines += [f"    {nodes[kind]} --> step_{name}" for kind in kinds
+                      if spec in self.takers(kind) and not issubclass(kind, StopEvent)]
             lines += [f"    step_{name} --> {nodes[kind]}" for kind in spec.returns if kind in nodes]
         text = "\n".join(lines) + "\n"
         if path is not None:
@@ -667,6 +685,12 @@ class Graph:
                    "or an event that leads to one")
 
 
+def anew(kind: type, *others: type) -> str:
+    """What to add to a message that refuses a class, since others are wanted that may have the same name."""
+    same = any(kind.__name__ == other.__name__ for other in others)
+    return f" (another class of that name: was {kind.__name__} defined anew since?)" if same else ""
+
+
 def listed(names: Iterable[str]) -> str:
     """The names of steps for a message, each once: "step 'a'", "steps 'a', 'b'"."""
     names = list(dict.fromkeys(names))
@@ -685,6 +709,7 @@ class Job:
         began: when the first attempt did, on the clock of the event loop.
         run: the run it is part of (of its last attempt).
         task: its last attempt.
+        inner: the runs that its step began.
         waits, gathered: the names of the waits of this attempt, and the buffers it gathered in, in order.
         announced, answers, collected: what an attempt said to and got from outside, for the next one to find.
     """
@@ -695,11 +720,25 @@ class Job:
     began: float = 0.0
     run: Any = None
     task: Any = None
+    inner: weakref.WeakSet[Awaited] = dataclasses.field(default_factory=weakref.WeakSet)
     waits: list[str] = dataclasses.field(default_factory=list)
     gathered: list[str] = dataclasses.field(default_factory=list)
     announced: list[str] = dataclasses.field(default_factory=list)
     answers: dict[str, Event] = dataclasses.field(default_factory=dict)
     collected: dict[str, list[Event] | None] = dataclasses.field(default_factory=dict)
+
+    @contextlib.asynccontextmanager
+    async def ends_inner_runs(self) -> AsyncIterator[None]:
+        """A block of its step: if that fails or is cancelled, the runs that the step began are cancelled."""
+        try:
+            yield
+        except (Exception, asyncio.CancelledError):
+            for run in list(self.inner):
+                if not run._is_lost():
+                    settled = run.cancel_run()
+                    if run._loop is self.run._loop:
+                        await settled
+            raise
 
 
 class Places:
@@ -710,6 +749,15 @@ class Places:
         self.taken: list[WorkflowHandler] = []
         self.waiting: deque[WorkflowHandler] = deque()
         self.lock = threading.Lock()  # the runs of one workflow may be in several threads
+
+    def expect_free(self) -> None:
+        """Refuses to block this thread's event loop where its own runs take all places."""
+        here = asyncio.get_running_loop()
+        with self.lock:
+            blocked = sum(run._loop is here and not run._finished for run in [*self.taken, *self.waiting])
+        expect(blocked < self.number,
+               f"run_sync would wait for ever: num_concurrent_runs is {self.number}, and so many runs go on "
+               "in the event loop that it blocks: await them first")
 
     def admit(self, *runs: WorkflowHandler) -> None:
         with self.lock:
@@ -737,6 +785,12 @@ class Awaited(Coroutine[Any, Any, Any]):
         self._stream: list[Event] = []
         self._news: asyncio.Event | None = None
         self._drivers: dict[Any, Generator[Any, Any, Any]] = {}
+        job = current_job.get(None)
+        if job is not None:
+            job.inner.add(self)
+
+    def _is_lost(self) -> bool:  # its loop was closed before it ended
+        return self._outcome is None and self._loop is not None and self._loop.is_closed()
 
     def _start(self) -> None:
         """Begins the run, if it has not begun."""
@@ -853,6 +907,8 @@ def run_to_end(run: WorkflowHandler) -> Any:
     of the cancellation, after `grace` seconds where the run has.
     """
     in_thread, over = loop_is_running(), False
+    if in_thread and run._workflow._run_places is not None:
+        run._workflow._run_places.expect_free()
     came: list[float] = []  # when Ctrl-C came
     unwanted: list[bool] = []
     orders: list[asyncio.Handle] = []  # to cancel the run
@@ -913,8 +969,9 @@ class StateStore(Generic[S]):
         Raises:
             StateKeyError: there is none, and no default.
         """
-        state = self._state
-        value = state.get(key, default) if isinstance(state, dict) else getattr(state, key, default)
+        state: Any = self._state
+        value = state.get(key, default) if isinstance(state, dict) else (
+            getattr(state, key) if self._declares(key) else default)
         if value is MISSING:
             raise StateKeyError(f"the state has no {key!r}: set it first, or give a default")
         return value
@@ -927,10 +984,15 @@ class StateStore(Generic[S]):
         """
         if isinstance(self._state, dict):
             self._state[key] = value
-        elif hasattr(self._state, key):
+        elif self._declares(key):
             setattr(self._state, key, value)
         else:
             raise StateKeyError(f"{type(self._state).__name__} declares no {key!r}")
+
+    def _declares(self, key: str) -> bool:
+        value = getattr(self._state, key, MISSING)
+        is_method = inspect.ismethod(value) and value.__self__ in (self._state, type(self._state))
+        return value is not MISSING and not is_method
 
     async def get_state(self) -> S:
         """The state itself, not a copy."""
@@ -942,8 +1004,9 @@ class StateStore(Generic[S]):
         Raises:
             WorkflowRuntimeError: it is of another class.
         """
-        check(isinstance(state, self._kind),
-              f"the state is a {self._kind.__name__}, not a {type(state).__name__}", WorkflowRuntimeError)
+        kind = type(state)
+        expect(isinstance(state, self._kind),
+               f"the state is a {self._kind.__name__}, not a {kind.__name__}{anew(kind, self._kind)}")
         self._state = state
 
     @contextlib.asynccontextmanager
@@ -975,9 +1038,9 @@ class Context(Generic[S]):
     """
 
     def __init__(self, workflow: Workflow) -> None:
-        expect(not isinstance(workflow, type) and hasattr(workflow, "_graph"),
+        expect(not isinstance(workflow, type) and hasattr(workflow, "_step_graph"),
                f"a context is made of a workflow object, as in Context(MyWorkflow()), not {workflow!r:.80}")
-        self._workflow, self._graph = workflow, workflow._graph()
+        self._workflow, self._graph = workflow, workflow._step_graph()
         make = self._graph.state_type
         try:
             self.store: StateStore[S] = StateStore(make(), make)
@@ -1020,7 +1083,8 @@ class Context(Generic[S]):
                    f"there is no step {step!r:.80}; there are {', '.join(steps)}")
             takes = steps[step].takes
             expect(isinstance(event, takes), f"step {step!r} does not take {type(event).__name__}, "
-                                             f"but {' and '.join(kind.__name__ for kind in takes)}")
+                                             f"but {' and '.join(kind.__name__ for kind in takes)}"
+                                             f"{anew(type(event), *takes)}")
         run._post(run._route, event, step)
 
     def write_event_to_stream(self, event: Event) -> None:
@@ -1102,7 +1166,8 @@ class Context(Generic[S]):
     def to_dict(self) -> dict[str, Any]:
         """The state, and what the run has still to do, as JSON values; call it in the run's own loop.
 
-        Steps that are done are not run again; one that is under way starts anew when the run goes on.
+        Steps that are done are not run again; one that is under way starts anew when the run goes on. What
+        stands in the stream is not shown again: read all its questions before.
 
         Raises:
             ContextSerializationError: something can't be saved; the message names it.
@@ -1147,12 +1212,11 @@ class Context(Generic[S]):
         job.gathered.append(buffer)
         key = f"{buffer} {job.gathered.count(buffer)}"
         counts_once = any(event is one for one in (job.event, *job.answers.values()))
-        if counts_once and key in job.collected:
-            return job.collected[key]  # type: ignore[return-value]
-        result: Any = self._gather((job.spec.name, buffer), event, expected)
+        known = counts_once and key in job.collected
+        result: Any = job.collected[key] if known else self._gather((job.spec.name, buffer), event, expected)
         if counts_once:
             job.collected[key] = result
-        return result  # type: ignore[no-any-return]
+        return None if result is None else [*result]  # the step may change what it is given
 
     def _gather(self, key: tuple[str, str], event: Event, expected: list[type[Any]]) -> list[Event] | None:
         """Adds an event to those gathered; once all are there, takes out those `expected`, in that order."""
@@ -1288,6 +1352,8 @@ def pack(value: Any, where: str) -> Any:
     kind = type(value)
     try:
         fields, more = _fields_of(value)
+        if isinstance(value, Event) or dataclasses.is_dataclass(value):
+            _expect_same(value, fields, more)
     except ValueError as error:
         raise ContextSerializationError(f"{where}: {kind.__name__} can't be saved: {error}") from error
     parts = {"value": fields, "more": more} if more else {"value": fields}
@@ -1312,10 +1378,36 @@ def _fields_of(value: Any) -> tuple[Any, dict[str, Any]]:
                        for init in (True, False))
         return made, given
     if hasattr(type(value), "model_validate"):
+        if type(value).__name__.endswith("]"):  # `Box[int]` is not found by its name
+            raise ValueError(f"derive a class of it, as in `class Mine({type(value).__name__})`")
         return _dumped(value), {}
     if type(value) is dict:
         raise ValueError(f"the key {_TAG!r} is reserved" if _TAG in value else "its keys must be text")
     raise ValueError("keep JSON values, events, dataclasses or pydantic models there")
+
+
+def _expect_same(value: Any, fields: dict[str, Any], more: dict[str, Any]) -> None:
+    """Refuses an object that would be another one if it were made of these again."""
+    try:
+        again = _made(type(value), fields, more)
+    except ContextSerializationError:  # `to_dict` tells of it
+        return
+    there = _fields_of(again)[0]
+    lost = [name for name, item in fields.items() if [there.get(name, MISSING)] != [item]]
+    lost += [name for name in getattr(value, "__dict__", ())
+             if name not in vars(again) and not hasattr(type(value), name)]
+    if lost:
+        raise ValueError(f"{', '.join(lost)} would not come back the same")
+
+
+def _made(kind: Any, content: Any, more: dict[str, Any]) -> Any:
+    try:
+        made = kind.model_validate(content) if hasattr(kind, "model_validate") else kind(**content)
+        for name, item in more.items():
+            object.__setattr__(made, name, item)  # also where the class is frozen
+    except (TypeError, ValueError, AttributeError, WorkflowError) as error:
+        raise ContextSerializationError(f"the saved {kind.__name__} can't be read: {error}") from error
+    return made
 
 
 def _dumped(model: Any) -> Any:
@@ -1356,14 +1448,7 @@ def unpack(value: Any, known: Iterable[type] = (), home: str = "") -> Any:
     if value[_TAG] == "float":
         return float(content)
     more = unpack(value.get("more", {}), known, home)
-    kind = _find_class(str(value[_TAG]), known, home)
-    try:
-        made = kind.model_validate(content) if hasattr(kind, "model_validate") else kind(**content)
-        for name, item in more.items():
-            object.__setattr__(made, name, item)  # also where the class is frozen
-    except (TypeError, ValueError, AttributeError, WorkflowError) as error:
-        raise ContextSerializationError(f"the saved {kind.__name__} can't be read: {error}") from error
-    return made
+    return _made(_find_class(str(value[_TAG]), known, home), content, more)
 
 
 def _find_class(tag: str, known: Iterable[type], home: str) -> Any:

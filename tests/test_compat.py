@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import threading
 from pathlib import Path
 from typing import Any
@@ -456,6 +457,8 @@ def test_a_tool_of_ones_own():
     ("Action: add\nAction Input: {'x': 1, 'y': 2}", {"x": 1, "y": 2}),
     ("Action: add[1, 2]", {"input": "1, 2"}),
     ("Action: add[]", {}),
+    ('Action: add[{"x": 1} and {"y": 2}]', {"input": '{"x": 1} and {"y": 2}'}),
+    ('Action: add[{"x": 1} please]', {"input": '{"x": 1} please'}),
 ])
 def test_a_call_is_read(reply: str, action_input: dict[str, Any]):
     found = ReActOutputParser().parse(f"Thought: Hm.\n{reply}")
@@ -499,6 +502,24 @@ def test_a_memory_gives_what_fits_and_what_is_not_answered():
     assert len(memory.get_all()) == 12
     memory.reset()
     assert memory.get() == []
+
+
+@pytest.mark.parametrize(("said", "given", "shown"), [
+    ("a:Your ticket is 4711. u:Which?", "a:Your ticket is 4711. u:Which?", "Answer: Your ticket is 4711.\n"),
+    ("a:Hi. a:Your ticket is 4711. u:Which?", "a:Hi.\nYour ticket is 4711. u:Which?",
+     "Answer: Hi.\nYour ticket is 4711.\n"),
+    ("u:Where? a:Let me look. a:In Oslo. u:And now?", "u:Where? a:Let me look.\nIn Oslo. u:And now?",
+     "Question: Where?\nAnswer: Let me look.\nIn Oslo.\n"),
+])
+def test_no_text_of_the_assistant_is_lost(said: str, given: str, shown: str):
+    roles = {"u": "user", "a": "assistant"}
+
+    def messages(text: str) -> list[ChatMessage]:
+        return [ChatMessage(roles[part[0]], part[2:]) for part in re.split(r" (?=[ua]:)", text)]
+
+    memory = ChatMemoryBuffer.from_defaults(messages(said))
+    assert memory.get() == messages(given)
+    assert shown in str(ReActChatFormatter().format([], memory.get())[-1].content)
 
 
 def test_a_memory_has_the_tutorials_other_methods():

@@ -40,6 +40,8 @@ from hello_react.react_workflow import (
     AnswerEvent,
     ApprovalEvent,
     ApprovalRequiredEvent,
+    ModelInputEvent,
+    PrepareEvent,
     ReActWorkflow,
     StreamEvent,
 )
@@ -50,6 +52,7 @@ from hello_react.workflow import (
     WorkflowCancelledError,
     WorkflowFailedEvent,
     WorkflowTimeoutError,
+    step,
 )
 from tests.servers import ModelServer
 
@@ -164,6 +167,28 @@ def test_the_memory_is_bounded_by_the_conversation_given():
     asyncio.run(main())
     assert "second" in prompt(run, 2)
     assert "first\n" not in prompt(run, 2).rpartition("Earlier")[2]
+
+
+def test_a_conversation_that_is_not_empty_is_told_once():
+    def with_a_turn() -> Conversation:
+        talk = Conversation()
+        talk.add("My name is Ada.", "Hello Ada.")
+        return talk
+
+    kept = with_a_turn()
+    for memory in (with_a_turn, lambda: kept):
+        run = workflow(*["Action: Finish[ok]"] * 3, memory=memory)
+
+        async def main(run: ReActWorkflow = run) -> list[str]:
+            ctx: Context[Any] = Context(run)
+            for text in ("one", "two", "three"):
+                await run.run(ctx=ctx, input=text)
+                ctx = Context.from_dict(run, json.loads(json.dumps(ctx.to_dict())))
+            return [turn.question for turn in await ctx.get("memory")]
+
+        assert asyncio.run(main()) == ["My name is Ada.", "one", "two", "three"]
+        assert prompt(run, 2).count("My name is Ada.") == 1
+    assert len(kept) == 4
 
 
 def test_the_text_streams_as_it_comes():
@@ -568,6 +593,16 @@ def test_a_person_decides_on_calls_of_one_reply_one_by_one():
     assert [seen.ok for seen in asyncio.run(main()).reasoning[0].observations] == [False, True]
 
 
+def test_a_person_is_not_asked_about_a_tool_that_is_not_there():
+    calls = native(("delete_all", '{"path": "/"}'), ("search", '{"query": "Bergen"}'))
+    run = workflow(calls, "Done.", ask_person=True, agent_class=ToolCallingAgent, timeout=20)
+
+    async def main() -> AnswerEvent:
+        return await answer_all(run.run(input="q"), [True])
+
+    assert [seen.error for seen in asyncio.run(main()).reasoning[0].observations] == ["unknown_tool", ""]
+
+
 def test_a_run_that_waits_for_a_person_is_saved_and_goes_on_elsewhere():
     queries: list[str] = []
 
@@ -678,3 +713,66 @@ def test_a_loaded_run_at_its_limit_still_asks_for_the_best_answer_and_runs_nothi
 
     answer = asyncio.run(main())
     assert (answer.result.status, len(answer.reasoning), queries) == ("max_steps", 2, ["Oslo"])
+
+
+class Held(ReActWorkflow):
+    """Waits before it prepares anything but the first step, so that it can be saved there."""
+
+    held = True
+
+    @step
+    async def prepare(self, ctx: Context[Any], ev: PrepareEvent) -> ModelInputEvent | AnswerEvent:
+        if self.held and await ctx.get("progress"):
+            ctx.write_event_to_stream(AgentEvent(event=Notice("held")))
+            await asyncio.sleep(20)
+        return await super().prepare(ctx, ev)
+
+
+async def saved_before_it_ends(run: Held) -> Any:
+    handler = run.run(input="q")
+    async for event in handler.stream_events():
+        if isinstance(event, AgentEvent) and event.event == Notice("held"):
+            break
+    saved = json.loads(json.dumps(handler.ctx.to_dict()))
+    await handler.cancel_run()
+    return saved
+
+
+@pytest.mark.parametrize(("reply", "max_steps", "expected"), [
+    (DONE, 5, ("finished", "42", 1, DONE)),
+    ("It is 42.", 0, ("best_effort", "It is 42.", 1, "It is 42.")),
+])
+def test_a_run_saved_when_it_is_at_its_end_is_at_its_end_when_loaded(
+        reply: str, max_steps: int, expected: tuple[Any, ...]):
+    async def main() -> Any:
+        here = Held(ScriptedLLM([reply]), searching(), best_effort=True)
+        there = workflow("Action: Finish[something else]", best_effort=True)
+        here.agent.max_steps = there.agent.max_steps = max_steps
+        saved = await saved_before_it_ends(here)
+        return (await there.run(ctx=Context.from_dict(there, saved))).result
+
+    result = asyncio.run(main())
+    assert (result.status, result.answer, len(result.steps), result.last_text) == expected
+
+
+def test_a_loaded_run_keeps_count_of_repeated_calls():
+    replies = [f"{SEARCH}\nAction: search[Bergen]"] * 6
+    expected = ReActAgent(ScriptedLLM(replies), searching(), 6).run("q", verbose=False)
+
+    async def main() -> Any:
+        data = None
+        while True:
+            run = workflow(*replies, max_steps=6)
+            handler = run.run(input="q") if data is None else run.run(ctx=Context.from_dict(run, data))
+            async for event in handler.stream_events():
+                if isinstance(event, AgentEvent) and isinstance(event.event, Observation):
+                    data = json.loads(json.dumps(handler.ctx.to_dict()))
+                    await handler.cancel_run()
+                    break
+            else:
+                return (await handler).result
+
+    result = asyncio.run(main())
+    assert (result.status, len(result.steps)) == (expected.status, len(expected.steps)) == ("repeating", 3)
+    assert [step.observations[0].text for step in result.steps] == [
+        step.observations[0].text for step in expected.steps]

@@ -279,6 +279,18 @@ def test_a_second_call_replaces_the_first_and_the_stream_is_standard_error(capsy
     assert capsys.readouterr().err.count("here") == 1
 
 
+@pytest.mark.parametrize("level", [logging.DEBUG, logging.INFO])
+def test_other_handlers_hear_what_they_heard_before(level):
+    mine, theirs = io.StringIO(), logging.StreamHandler(io.StringIO())
+    root = logging.getLogger()
+    root.addHandler(theirs)
+    root.setLevel(level)
+    configure("info", stream=mine, secrets=())
+    logging.getLogger("shop").log(level, "sold")
+    assert theirs.stream.getvalue() == "sold\n"
+    assert mine.getvalue() == ""  # others are heard from WARNING on
+
+
 @pytest.mark.parametrize("level", ["loud", None])
 def test_an_unknown_level_is_refused(level):
     with pytest.raises(ValueError, match=str(level).upper()):

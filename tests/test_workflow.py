@@ -282,6 +282,13 @@ def test_an_event_may_be_generic() -> None:
     assert Boxing().run_sync() == {"value": 3}
 
 
+def test_an_event_has_no_slots() -> None:
+    with pytest.raises(WorkflowConfigurationError, match=r"^Order has __slots__, .* leave out slots=True$"):
+        @dataclasses.dataclass(slots=True)
+        class Order(Event):
+            number: int = 0
+
+
 def test_fields_hold_any_object_as_it_is() -> None:
     class Mixed(Event):
         note: Note
@@ -894,6 +901,48 @@ def test_annotations_may_name_classes_defined_later_or_locally() -> None:
         names["Nested"]().run()
 
 
+@pytest.mark.parametrize("hint", ["StartEvent |", "StartEvent | 3"])
+def test_an_annotation_that_is_no_type_is_named(hint: str) -> None:
+    async def look(ev: Any) -> None: ...
+    look.__annotations__["ev"] = hint
+    with pytest.raises(WorkflowConfigurationError, match="step 'look' has an annotation that is no type"):
+        step(look)
+
+
+class Nearby(Event): ...
+
+
+def make_search() -> type[Workflow]:
+    class Search(Workflow):
+        @step
+        async def look(self, ev: StartEvent) -> Nearby:
+            return Nearby()
+
+        @step
+        async def tell(self, ev: Nearby) -> StopEvent:
+            return StopEvent("ok")
+    return Search
+
+
+def test_local_names_of_a_caller_do_not_count() -> None:
+    class Nearby(Event): ...
+
+    assert make_search()().run_sync() == "ok"
+    assert Nearby
+
+
+def test_a_workflow_may_have_attributes_called_as_the_engine_might() -> None:
+    class Roads(Workflow):
+        def __init__(self) -> None:
+            super().__init__(num_concurrent_runs=1)
+            self._graph, self._places = {"Oslo": ["Bergen"]}, ["Oslo"]
+
+        @step
+        async def look(self, ctx: Context, ev: StartEvent) -> StopEvent:
+            return StopEvent(self._graph[self._places[0]])
+    assert Roads().run_sync() == ["Bergen"]
+
+
 def test_options_are_checked() -> None:
     for workers in (0, -1, 1.5, True, "2"):
         with pytest.raises(WorkflowConfigurationError, match="num_workers must be a whole number from 1 on"):
@@ -1223,6 +1272,30 @@ def test_an_attempt_again_does_not_count_its_event_twice() -> None:
     async def main() -> None:
         assert await Shaky().run() == [1, 2]
     go(main)
+
+
+def test_an_attempt_again_gathers_the_same_whatever_the_last_one_did_with_it() -> None:
+    class Popping(Workflow):
+        tries = 0
+
+        @step
+        async def start(self, ctx: Context, ev: StartEvent) -> One | None:
+            for n in range(3):
+                ctx.send_event(One(n=n))
+            return None
+
+        @step(retry_policy=RetryPolicy(delay=0))
+        async def gather(self, ctx: Context, ev: One) -> StopEvent | None:
+            found = ctx.collect_events(ev, [One] * 3)
+            if found is None:
+                return None
+            last = found.pop()
+            self.tries += 1
+            if self.tries == 1:
+                raise OSError("again")
+            return StopEvent([*found, last])
+
+    assert Popping().run_sync() == [One(n=0), One(n=1), One(n=2)]
 
 
 def test_a_step_may_gather_events_that_it_waited_for() -> None:
@@ -1556,6 +1629,27 @@ def test_typed_state(kind: type) -> None:
 
 
 # The stream, several runs, the end.
+
+class Methods(BaseModel):
+    n: int = 0
+    _note: str = PrivateAttr("a")
+
+    def total(self) -> int:
+        return self.n
+
+
+def test_methods_of_a_typed_state_are_no_values() -> None:
+    class Typed(Workflow):
+        @step
+        async def ask(self, ctx: Context[Methods], ev: StartEvent) -> StopEvent:
+            for name in ("total", "model_validate"):
+                with pytest.raises(StateKeyError):
+                    await ctx.get(name)
+                with pytest.raises(StateKeyError):
+                    await ctx.set(name, 1)
+            return StopEvent([await ctx.get("total", 5), await ctx.get("n"), await ctx.get("_note")])
+    assert Typed().run_sync() == [5, 0, "a"]
+
 
 class Talker(Workflow):
     @step
@@ -2667,6 +2761,42 @@ class Drawer(BaseModel):
 
 
 @dataclasses.dataclass
+class Growing:
+    n: int
+
+    def __post_init__(self) -> None:
+        self.n += 1
+
+
+@dataclasses.dataclass
+class GrowingEvent(Event):
+    n: int
+
+    def __post_init__(self) -> None:
+        self.n += 1
+
+
+@dataclasses.dataclass
+class Account:
+    n: int = 0
+
+    def __post_init__(self) -> None:
+        self.lock = threading.Lock()
+
+    @functools.cached_property
+    def double(self) -> int:
+        return 2 * self.n
+
+
+NAMED = Account()
+NAMED.name = "Ada"  # type: ignore[attr-defined]
+
+
+class Box(BaseModel, Generic[T]):
+    value: T
+
+
+@dataclasses.dataclass
 class Sized:
     size: dataclasses.InitVar[int]
 
@@ -2687,6 +2817,10 @@ LOOP.append(LOOP)
     ({"a": Sized(3)}, "what is saved could not be loaded again: the saved Sized can't be read"),
     ({"a": dataclasses.make_dataclass("f.<locals>.Inner", [])()}, "Inner: define it outside of a function"),
     ({"a": LOOP}, "state['a'][0][0][0]"),
+    ({"a": [Growing(1)]}, "state['a'][0]: Growing can't be saved: n would not come back the same"),
+    ({"a": GrowingEvent(1)}, "state['a']: GrowingEvent can't be saved: n would not come back the same"),
+    ({"a": NAMED}, "state['a']: Account can't be saved: name would not come back the same"),
+    ({"a": Box[int](value=1)}, "Box[int] can't be saved: derive a class of it, as in `class Mine(Box[int])`"),
     ({"a": Point}, "state['a']: type can't be saved"),
 ])
 def test_what_cannot_be_saved_is_named(value: dict[str, Any], words: str) -> None:
@@ -2696,6 +2830,18 @@ def test_what_cannot_be_saved_is_named(value: dict[str, Any], words: str) -> Non
         with pytest.raises(ContextSerializationError) as caught:
             ctx.to_dict()
         assert words in str(caught.value)
+    go(main)
+
+
+def test_what_a_dataclass_makes_by_itself_need_not_be_saved() -> None:
+    account = Account(3)
+    assert account.double == 6
+
+    async def main() -> None:
+        ctx: Context[Any] = Context(Chain())
+        await ctx.set("account", account)
+        again: Context[Any] = Context.from_dict(Chain(), json.loads(json.dumps(ctx.to_dict())))
+        assert await again.get("account") == account
     go(main)
 
 
@@ -3015,6 +3161,33 @@ def test_a_class_that_was_defined_anew_is_named_as_such() -> None:
         Look().run_sync()
 
 
+def test_a_class_defined_anew_is_named_where_a_run_begins() -> None:
+    def cell() -> Any:
+        class Begin(StartEvent): ...
+        class Mine(HumanResponseEvent): ...
+
+        class Stall(Workflow):
+            @step
+            async def serve(self, ctx: Context[Counts], ev: Begin | Mine) -> StopEvent:
+                return StopEvent()
+        return Stall, Begin
+
+    (older, begin), (newer, _) = cell(), cell()
+    with pytest.raises(WorkflowRuntimeError, match=r"belongs to Stall \(another class of that name"):
+        newer().run(ctx=Context(older()))
+    with pytest.raises(WorkflowRuntimeError, match=r"must be a Begin, not Begin \(another class of that name"):
+        newer().run(start_event=begin())
+
+    async def main() -> None:
+        handler = newer().run()
+        with pytest.raises(WorkflowRuntimeError, match=r"take Begin, but Begin and Mine \(another class of"):
+            handler.ctx.send_event(begin(), step="serve")
+        with pytest.raises(WorkflowRuntimeError, match=r"is a Counts, not a Counts \(another class of that"):
+            await handler.ctx.store.set_state(dataclasses.make_dataclass("Counts", [])())
+        await handler
+    go(main)
+
+
 def test_a_drawing_leads_from_each_event_to_those_who_take_it() -> None:
     class Found(Event): ...
     class FoundOnline(Found): ...
@@ -3033,6 +3206,28 @@ def test_a_drawing_leads_from_each_event_to_those_who_take_it() -> None:
     assert "    event_FoundOnline --> step_tell" in lines
     nodes = [line for line in lines if '(["' in line]
     assert len(nodes) == len({line.split("(")[0] for line in nodes}) == 5
+
+
+class Crate(Event, Generic[T]):
+    value: T
+
+
+def test_a_drawing_shows_each_arrow_once_and_none_from_the_end() -> None:
+    class Pack(Workflow):
+        @step
+        async def put(self, ev: StartEvent) -> Crate[int] | Crate[str]:
+            return Crate(value=1)
+
+        @step
+        async def close(self, ev: Crate[int] | Crate[str]) -> StopEvent:
+            return StopEvent()
+
+        @step
+        async def log(self, ev: Event) -> None:
+            return None
+    arrows = [line.strip() for line in Pack().draw().splitlines() if "-->" in line]
+    assert sorted(arrows) == ["event_Crate --> step_close", "event_StartEvent --> step_put",
+                              "step_close --> event_StopEvent", "step_put --> event_Crate"]
 
 
 # Ways to call, verbose, drawing.
@@ -3267,6 +3462,76 @@ def test_a_workflow_inside_a_workflow() -> None:
 
     async def main() -> None:
         assert await Outer().run() == 61
+    go(main)
+
+
+@pytest.mark.parametrize("ending", ["time limit", "failure", "cancelled"])
+@pytest.mark.parametrize("form", ["stream", "sleep", "thread"])
+def test_a_run_begun_in_a_step_is_cancelled_with_the_step(ending: str, form: str) -> None:
+    begun, ended = threading.Event(), threading.Event()
+
+    class Inner(Workflow):
+        @step
+        async def send(self, ctx: Context, ev: StartEvent) -> StopEvent:
+            ctx.write_event_to_stream(One(n=1))
+            begun.set()
+            try:
+                await asyncio.sleep(20)
+            except asyncio.CancelledError:
+                ended.set()
+                raise
+            return StopEvent()
+
+    class Outer(Workflow):
+        @step
+        async def start(self, ctx: Context, ev: StartEvent) -> Two | StopEvent | None:
+            if form == "thread":
+                ctx.send_event(Two(n=1))
+                return None
+            handler = Inner().run()
+            async for _ in handler.stream_events():
+                if ending == "failure":
+                    raise OSError("broken")
+                if form == "sleep":
+                    await asyncio.sleep(10)
+            return StopEvent()
+
+        @step
+        def in_thread(self, ev: Two) -> StopEvent:
+            return StopEvent(Inner().run_sync())
+
+        @step
+        async def fail(self, ev: Two) -> StopEvent:
+            await asyncio.to_thread(begun.wait, 10)
+            await asyncio.sleep(0 if ending == "failure" else 10)
+            raise OSError("broken")
+
+    async def main() -> None:
+        before = asyncio.all_tasks()
+        handler = Outer(timeout=0.3 if ending == "time limit" else 10).run()
+        await asyncio.to_thread(begun.wait, 10)
+        if ending == "cancelled":
+            await handler.cancel_run()
+        with pytest.raises((OSError, WorkflowTimeoutError, WorkflowCancelledError)):
+            await handler
+        if form != "thread":
+            assert asyncio.all_tasks() - before == set()
+        assert await asyncio.to_thread(ended.wait, 10)
+    go(main)
+
+
+@pytest.mark.parametrize("where", ["begun", "waiting", "free"])
+def test_run_sync_is_refused_where_it_would_block_the_runs_it_waits_for(where: str) -> None:
+    async def main() -> None:
+        workflow = Chain(num_concurrent_runs=2)
+        handlers = [workflow.run(n=n) for n in range({"begun": 2, "waiting": 3, "free": 1}[where])]
+        if where == "free":
+            assert workflow.run_sync(n=5) == 60
+        else:
+            with pytest.raises(WorkflowRuntimeError, match=r"num_concurrent_runs is 2.*: await them first"):
+                workflow.run_sync(n=5)
+        await asyncio.gather(*handlers)
+        assert workflow.run_sync(n=5) == 60
     go(main)
 
 
