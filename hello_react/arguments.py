@@ -18,7 +18,7 @@ import json
 import re
 import types
 import typing
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import partial
@@ -57,18 +57,19 @@ class Parameter:
 
     @property
     def is_text(self) -> bool:
-        return self.annotation in (str, Any, inspect.Parameter.empty)
+        """Whether it takes any text, and no other form of input is meant: also `str | None` and the like."""
+        return _bare(self.annotation) in _TEXT_TYPES
 
     def schema(self) -> dict[str, Any]:
         """The JSON schema of this parameter."""
-        if self.is_text:
+        if self.annotation in _TEXT_TYPES:
             schema: dict[str, Any] = {"type": "string"} if self.annotation is str else {}
         else:
             adapter = _adapter(self)
             try:
                 schema = adapter.json_schema()
             except Exception as error:
-                raise _unfit(self) from error
+                raise _unfit(self, error) from error
         default = self.default.value if isinstance(self.default, Enum) else self.default
         if not self.required and default is not None and _has_json(default):
             schema.setdefault("default", default)
@@ -86,23 +87,45 @@ class Parameter:
             if isinstance(value, (dict, list)) or value is None:
                 raise ValueError("should be text")
             return value if isinstance(value, str) else json.dumps(value)
-        if self.is_text:
+        if self.annotation in _TEXT_TYPES:
             return value
         from pydantic import ValidationError
 
         adapter = _adapter(self)
         try:
-            return adapter.validate_python(value)
+            return _listed_out(adapter.validate_python(value))
         except ValidationError as error:
             first = error.errors()[0]
-        # Strict types take from JSON what they refuse from Python; and some models put the JSON into quotes.
+        # Strict types take from JSON what they refuse from Python; some models put the JSON into quotes, and
+        # write a text of digits as a number.
         texts = [json.dumps(value)] if _has_json(value) else []
         texts += [value] if isinstance(value, str) else []
-        for text in texts:
+        ways = [partial(adapter.validate_json, text) for text in texts]
+        if isinstance(value, (int, float)):
+            ways.append(partial(adapter.validate_python, json.dumps(value)))
+        for way in ways:
             with contextlib.suppress(ValueError):  # pydantic's error is one
-                return adapter.validate_json(text)
+                return _listed_out(way())
         where = "".join(f"[{part!r}]" for part in first["loc"])
         raise ValueError(f"{where} {first['msg'][:1].lower()}{first['msg'][1:]}".strip())
+
+
+_TEXT_TYPES = (str, Any, inspect.Parameter.empty)
+
+
+def _bare(annotation: Any) -> Any:
+    """A type without what `Annotated` and `| None` add to it."""
+    if typing.get_origin(annotation) is typing.Annotated:
+        return _bare(annotation.__origin__)
+    if typing.get_origin(annotation) in (typing.Union, types.UnionType):
+        kinds = [kind for kind in typing.get_args(annotation) if kind is not types.NoneType]
+        return _bare(kinds[0]) if len(kinds) == 1 else annotation
+    return annotation
+
+
+def _listed_out(value: Any) -> Any:
+    """All items of the iterator that pydantic gives for `Iterable[int]`: it checks each when it is taken."""
+    return list(value) if isinstance(value, Iterator) else value
 
 
 def _adapter(parameter: Parameter) -> Any:
@@ -111,13 +134,15 @@ def _adapter(parameter: Parameter) -> Any:
     try:
         return TypeAdapter(parameter.annotation)
     except Exception as error:  # pydantic raises many kinds, and runs the type's own methods
-        raise _unfit(parameter) from error
+        raise _unfit(parameter, error) from error
 
 
-def _unfit(parameter: Parameter) -> ToolError:
+def _unfit(parameter: Parameter, error: Exception) -> ToolError:
+    old = "TypedDict" in in_words(error)
     return ToolError(f"The parameter {parameter.name!r} has a type that text can't be turned into: "
                      f"{in_words(parameter.annotation, repr)}. Use str, int, float, bool, list, dict, an "
-                     "Enum or a pydantic model.")
+                     "Enum or a pydantic model."
+                     f"{' Before Python 3.12 take TypedDict from typing_extensions.' if old else ''}")
 
 
 def _has_json(value: Any) -> bool:

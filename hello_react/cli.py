@@ -56,7 +56,7 @@ class _Parser(argparse.ArgumentParser):
 
 def _whole(least: int) -> Callable[[str], int]:
     def check(text: str) -> int:
-        if not text.lstrip("+").isdecimal() or int(text) < least:
+        if not text.removeprefix("+").isdecimal() or int(text) < least:
             raise argparse.ArgumentTypeError(f"must be a whole number of at least {least}, not {text!r}")
         return int(text)
 
@@ -467,10 +467,11 @@ def _load_tools(place: str) -> list[Any]:
     if not callable(found):
         import difflib
 
+        if hasattr(module, name):
+            raise ValueError(f"--tool {place}: {name} is no function, Tool or ToolExecutor")
         near = difflib.get_close_matches(name, [known for known in vars(module) if known[0] != "_"], 1)
         hint = f"; did you mean {near[0]}?" if near else ""
-        what = "is no function, Tool or ToolExecutor" if hasattr(module, name) else "is not in that module"
-        raise ValueError(f"--tool {place}: {name} {what}{hint}")
+        raise ValueError(f"--tool {place}: {name} is not in that module{hint}")
     return [Tool.from_function(found)]
 
 

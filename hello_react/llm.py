@@ -114,7 +114,8 @@ class HelloAgentsLLM:
             options: more request options, such as temperature, max_tokens, tool_choice or extra_body.
 
         Raises:
-            ModelError: one of the kinds drawn in `errors.py`; a partial text is never a reply.
+            ModelError: one of the kinds drawn in `errors.py`; a partial text is never a reply. With
+                `tools`, a call that the service itself stopped is none: its finish_reason is "wrong_call".
         """
         _check_messages(messages)
         stop = [stop] if isinstance(stop, str) else list(stop or ())

@@ -288,15 +288,23 @@ def _calls_with_results(messages: Iterable[Message]) -> tuple[Message, ...]:
 
 
 def _ids(message: Any, role: str) -> list[str]:
-    """The ids of the calls that an assistant message makes or a tool message answers; else none."""
+    """The ids of the calls that an assistant message makes or a tool message answers; none if one is no call.
+    """
     if not isinstance(message, dict) or message.get("role") != role:
         return []
     if role == "tool":
         return [str(message.get("tool_call_id"))]
     calls = message.get("tool_calls")
-    if not isinstance(calls, list) or not all(isinstance(call, dict) and call.get("id") for call in calls):
+    if not isinstance(calls, list) or not all(map(_is_call, calls)):
         return []
     return [str(call["id"]) for call in calls]
+
+
+def _is_call(call: Any) -> bool:
+    """Whether it has an id, a name and arguments, without which no server takes it back."""
+    function = call.get("function") if isinstance(call, dict) and call.get("id") else None
+    texts = [function.get("name"), function.get("arguments")] if isinstance(function, dict) else [None]
+    return all(isinstance(text, str) for text in texts)
 
 
 def _target(path: str | os.PathLike[str]) -> Path:

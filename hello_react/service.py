@@ -20,6 +20,7 @@ import threading
 import time
 import weakref
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import datetime, timezone
 from email.utils import parsedate_to_datetime
 from typing import Any
@@ -48,14 +49,21 @@ _NO_TOOLS = re.compile(
     r"|(?:\bno|not|n['’]t|unable to)\b.{0,30}\b(?:support\w*|use|call|accept|allow|handle)\b.{0,20}"
     r"\b(?:tool|function)s?\b"
     r"|\bno (?:tool|function)\b|(?:unrecogni[sz]ed|unknown|unexpected|unsupported|extra)\b.{0,60}\btools?\b"
-    r"|(?:不支持|未支持|(?:无法|不能|不可)(?:使用|调用)|暂不|未开启|禁用).{0,12}(?:工具|函数|tool|function)"
-    r"|(?:工具|函数|tools?|function).{0,12}(?:不支持|未支持|不可用|(?:无法|不能|不可)(?:使用|调用)|未开启|禁用)",
+    r"|(?:不支持|未支持|(?:无法|不能|不可)(?:使用|调用)|暂不|未开启|禁用).{0,12}"
+    r"(?:工具|函数|tool(?!_choice)|function)"
+    r"|(?:工具|函数|tools?(?!_choice)|function).{0,12}(?:不支持|未支持|不可用|(?:无法|不能|不可)(?:使用|调用)|未开启|禁用)",
     re.I)
 # One place in the request, as in messages[2].tool_calls[0].id: but a message's content is the prompt.
 _PLACE = re.compile(r"\b(?:messages|tools|tool_calls|functions)[\[.]\d{1,6}\b(?!\]?\.content)", re.I)
 # One tool, or the way in which tools are used: a model that can't use any would not get so far.
 _ONE_TOOL = re.compile(
-    r"\b(?:tool|function)s?[ _](?:names?\b|['\"`“])|\bschema|\bparallel|\b(?:unexpected|after) role", re.I)
+    r"\b(?:tool|function)s?[ _](?:names?\b|['\"`“])|\bschema|\bparallel|\b(?:unexpected|after) role",
+    re.I | re.A)
+WRONG_CALL = "wrong_call"
+"""The finish_reason of a reply whose tool call the service could not read, or did not expect, and stopped.
+The reply holds what the model wrote, as far as the service tells it, and no tool call."""
+_STOPPED_CALL = re.compile(r"wrong_call|tool_use_failed|malformed_function_call|unexpected_tool_call", re.I)
+_CHECK_KEY = "Check LLM_API_KEY, and that it is for this server and model."
 _USE_TEXT = "With this model use the text agent: ReActAgent, on the command line without --agent tools."
 
 
@@ -130,7 +138,10 @@ class Service:
             raise Again(str(late), errors.ModelTimeoutError(
                 f"{self.where}: {late}. Try again, or raise LLM_TIMEOUT (now {timeout:g} s).")) from None
         except ErrorSent as sent:
-            raise self._error_sent(sent.error, body) from None
+            if not _is_stopped_call(sent.error, body):
+                raise self._error_sent(sent.error, body, reading) from None
+            reading.finish_reason = WRONG_CALL
+            yield from reading.add(str(sent.error.get("failed_generation") or ""))
         except Unreadable as bad:
             raise errors.BadReplyError(f"{self.where} did not answer with JSON: {self._quote(str(bad))}. "
                                        "Check LLM_BASE_URL, which often ends in /v1.") from None
@@ -139,6 +150,9 @@ class Service:
         reply = reading.reply()
         if reply.thinking:  # a stop word inside the thinking would end the reply before it begins
             self._refused.add("stop")
+        if "tools" in body and _STOPPED_CALL.search(reply.finish_reason):
+            yield replace(reply, tool_calls=(), finish_reason=WRONG_CALL)
+            return
         kind, reason = broken_off(reply.finish_reason), reply.finish_reason
         if kind == "failure":
             raise self._broken(f"the server gave up after {reading.length} characters", reason)
@@ -296,13 +310,21 @@ class Service:
         error = errors.BadReplyError(f"Empty reply from the model {body.get('model')!r}: {cause}.")
         return Again("empty reply", error, most=most)
 
-    def _error_sent(self, error: Any, body: dict[str, Any]) -> Exception:
-        """An error object in an answer of status 200: its code may tell its kind."""
+    def _error_sent(self, error: Any, body: dict[str, Any], reading: ChunkReading) -> Exception:
+        """An error object in an answer of status 200: its code may tell its kind. One that may pass, and came
+        before any text, is worth another try."""
         code = f"{error.get('code')} {error.get('type')}" if isinstance(error, dict) else ""
         message = _words(error)
         text = f"{self.where} sent an error in place of a reply: {self._quote(message)}."
+        failed: errors.ModelError | None = None
         if re.search(r"\b429\b|rate.?limit", code, re.I):
-            return errors.RateLimitError(f"{text} Ask again later.", 429)
+            failed = errors.RateLimitError(f"{text} Ask again later.", 429)
+        elif re.search(r"\b(?:408|50[234]|529)\b|overloaded", code, re.I):
+            failed = errors.BadReplyError(f"{text} Ask again later.")
+        if failed:
+            return failed if reading.length else Again("an error from the server", failed)
+        if re.search(r"\b401\b", code):
+            return errors.AuthenticationError(f"{text} {_CHECK_KEY}", 401)
         if _is_too_long(f"{code} {message}"):
             return errors.ContextLengthError(f"{text} Shorten the prompt.", 400)
         if change := self._without_stream(body, message):
@@ -319,12 +341,13 @@ class Service:
             content, message = answer, answer.strip() or "no message"
         error = content.get("error") if isinstance(content, dict) else None
         detail = error if isinstance(error, dict) else {}
+        if _is_stopped_call(error, body):
+            return ErrorSent(error)
         all_of_it = f"{detail.get('code')} {detail.get('type')} {message}"
         said = f"{status} from {self.where}: {self._quote(message)}."
         kind = errors.RateLimitError if status == 429 else errors.ModelStatusError
         if status in (401, 403) or (status == 400 and re.search("api.?key", message, re.I)):
-            return errors.AuthenticationError(
-                f"{said} Check LLM_API_KEY, and that it is for this server and model.", status)
+            return errors.AuthenticationError(f"{said} {_CHECK_KEY}", status)
         if status == 413 or (status in (400, 422, 500) and _is_too_long(all_of_it)):
             return errors.ContextLengthError(f"{said} Shorten the prompt.", status)
         if "tools" in body and status in (400, 404, 422, 500, 501):
@@ -348,8 +371,9 @@ class Service:
 
     def _without_stream(self, body: dict[str, Any], complaint: str) -> str:
         """Where the server takes tools only without streaming: do without from now on; says so, or ""."""
-        both = re.search(r"\b(?:tool|function)", complaint, re.I) and re.search(r"\bstream", complaint, re.I)
-        refused = re.search(r"not\b|n['’]t\b|\bno\b|unsupported|only|unavailable", complaint, re.I)
+        tools = re.search(r"\b(?:tool|function)|工具|函数", complaint, re.I | re.A)
+        both = tools and re.search(r"\bstream|流式", complaint, re.I | re.A)
+        refused = re.search(r"not\b|n['’]t\b|\bno\b|unsupported|only|unavailable|[不未仅只]", complaint, re.I)
         if not (both and refused and "tools" in body and body.get("stream")):
             return ""
         self._refused.add("stream")
@@ -361,7 +385,8 @@ class Service:
             self._renamed["max_tokens"] = "max_completion_tokens"
             return "the server wants max_completion_tokens in place of max_tokens, so it is sent from now on"
         names = "|".join(re.escape(name) for name in body if name not in ("model", "messages", "tools"))
-        match = re.search(rf"(?<!\w)({names})(?:(?<=stream)ing)?(?!\w)", complaint, re.I)
+        # re.A: no blanks stand around a name in Chinese.
+        match = re.search(rf"(?<!\w)({names})(?:(?<=stream)ing)?(?!\w)", complaint, re.I | re.A)
         if match is None:
             return ""
         name = next(name for name in body if name.lower() == match[1].lower())
@@ -377,6 +402,11 @@ def _is_too_long(complaint: str) -> bool:
 def _wants_no_tools(complaint: str) -> bool:
     """Whether a server complains that the model can't use tools."""
     return bool(_NO_TOOLS.search(complaint)) and not (_PLACE.search(complaint) or _ONE_TOOL.search(complaint))
+
+
+def _is_stopped_call(error: Any, body: dict[str, Any]) -> bool:
+    """Whether an error object says that the service stopped the model's tool call."""
+    return "tools" in body and isinstance(error, dict) and bool(_STOPPED_CALL.search(str(error.get("code"))))
 
 
 def _retry_after(headers: Any) -> float | None:

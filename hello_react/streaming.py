@@ -319,7 +319,8 @@ class ChunkReading(TextReading):
         except Unreadable:
             if name == b"error":
                 raise ErrorSent(payload) from None
-            if name in (b"", b"message"):  # an event of another name, such as a ping, may hold anything
+            # An event of another name, such as a ping, may hold anything; so may one after the reply's end.
+            if name in (b"", b"message") and not self.finish_reason:
                 raise
 
     def _chunk(self, chunk: dict[str, Any], is_error: bool) -> Iterator[Token]:
@@ -330,7 +331,9 @@ class ChunkReading(TextReading):
         if error := chunk.get("error") or (chunk if is_error else None):
             raise ErrorSent(error)
         if isinstance(usage := chunk.get("usage"), dict):
-            self._usage = Usage(_count(usage, "prompt_tokens"), _count(usage, "completion_tokens"))
+            known = self._usage
+            self._usage = Usage(_count(usage, "prompt_tokens") or known.prompt_tokens,
+                                _count(usage, "completion_tokens") or known.completion_tokens)
         choices = chunk.get("choices")
         if not isinstance(choices, list):
             self.odd = self.odd if usage else json.dumps(chunk, ensure_ascii=False)
@@ -340,16 +343,18 @@ class ChunkReading(TextReading):
                 yield from self._choice(choice)
 
     def _choice(self, choice: dict[str, Any]) -> Iterator[Token]:
+        if error := choice.get("error"):
+            raise ErrorSent(error)
         delta: Any = choice.get("delta")
         whole = not isinstance(delta, dict)
         if whole:  # a message; after deltas it only repeats them
             delta = {} if self._deltas else _dict(choice.get("message")) or {"content": choice.get("text")}
-        elif delta:
+        elif any(value for name, value in delta.items() if name != "role"):
             self._deltas = True
-        thought = delta.get("reasoning_content") or delta.get("reasoning")
+        content = delta.get("content") or delta.get("refusal")
+        thought = delta.get("reasoning_content") or delta.get("reasoning") or _content(content, "thinking")
         if isinstance(thought, str):
             yield from self.add_thought(thought)
-        content = delta.get("content") or delta.get("refusal")
         if content and (text := _content(content)):
             yield from self.add(text)
         calls, old = delta.get("tool_calls"), delta.get("function_call")  # of the protocol before tool calls
@@ -414,7 +419,7 @@ def _repeats(call: dict[str, Any]) -> bool:
     before = call["before"]
     if before is None or call["name"] != before["name"] or call["id"] not in ("", before["id"]):
         return False
-    return not call["text"] or (call["id"] != "" and call["text"] == before["text"])
+    return not call["text"] or (before["id"] != "" and call["text"] == before["text"])
 
 
 def _dict(value: Any) -> dict[str, Any]:
@@ -435,18 +440,21 @@ def _index(value: Any) -> int | None:
         return None
 
 
-def _content(content: Any) -> str:
-    """The text of a message's content: null, a text, a typed part or a list of those."""
-    if isinstance(content, str):
-        return content
+def _content(content: Any, kind: str = "text") -> str:
+    """The text, or the thinking, in a message's content: null, a text, a typed part or a list of those."""
+    if not content or isinstance(content, str):
+        return content if content and kind == "text" else ""
     parts = [{"text": part} if isinstance(part, str) else _dict(part) for part in _list(content)]
-    texts = [part.get("text") for part in parts if part.get("type", "text") == "text"]
+    texts = [part.get(kind) for part in parts if part.get("type", "text") == kind]
+    if kind == "thinking":  # whose content is text in parts again
+        texts = [_content(text) for text in texts]
     return "".join(text for text in texts if isinstance(text, str))
 
 
 def _count(usage: dict[str, Any], name: str) -> int | None:
+    """That number of tokens; None if it is not told, as by 0 or -1, which some servers fill in."""
     value = usage.get(name)
-    return value if type(value) is int else None
+    return value if type(value) is int and value > 0 else None
 
 
 def _is_object(pieces: list[str]) -> bool:

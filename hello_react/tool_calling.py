@@ -48,7 +48,8 @@ from .repairs import (
     registered_name,
     squeeze,
 )
-from .text import clip, estimate_tokens, sendable
+from .service import WRONG_CALL
+from .text import clip, closing_bracket, estimate_tokens, sendable
 from .tools import Tool, ToolExecutor, owner
 
 SYSTEM = {
@@ -271,6 +272,8 @@ class ToolCallingAgent(ReActAgent):
             raise BadReplyError("The model's client gave tool_calls that are no ToolCall.")
         if not calls:
             turn = _calls_in_text(text, run.tools, reply.cut) or _marked_calls(said, run.tools)
+            if turn is None and reply.finish_reason == WRONG_CALL:
+                return Turn(text or thinking, _STOPPED_CALL)
             if turn is None:
                 return Turn(thinking, _ending(text, reply.cut))
             if not isinstance(turn.move, Action):
@@ -476,16 +479,24 @@ _BARE_JSON = re.compile(r"(?:```\w{0,10}\s{1,4})?[\[{]\s{0,40}[\"{]")
 
 
 _BARE_CALL = re.compile(r"([\w.-]{1,64})[(\[（【]")
+_PYTHON_CALL = re.compile(r"\[?\s{0,8}([\w.-]{1,64})(?=\()")  # `Search("Oslo")`, `[Search("Oslo"), Add(a=1)]`
 _FINAL = re.compile(r"[*_#\s]{0,4}(?:final|最终)", re.IGNORECASE)
 _BROKEN_CALL = ("unclosed", "unknown_tool", "missing_input")
 _UNREAD_CALL = Turn(None, Malformed("prose_action", "The call in your text can't be read and was not run. "
                                     "Make tool calls apart from the text."))
+_STOPPED_CALL = Malformed("prose_action", "The service could not take your tool call, and it was not run. "
+                          "Call a tool of the list with the arguments that it takes, or answer in text.")
 
 
 def _calls_in_text(text: str, tools: ToolExecutor, cut: bool) -> Turn | None:
     """Calls that a model wrote into its text, or None: in <tool_call> tags, as JSON that stands alone, or in
     the text format of `ReActAgent`, which some models keep to whatever they are asked for."""
     tags = list(itertools.islice(_TAG.finditer(text), 50))
+    python = _PYTHON_CALL.match(text)
+    if python and registered_name(python[1], tools.names):
+        end = closing_bracket(text, 0 if text[0] == "[" else python.end())
+        if end in (len(text) - 1, None):  # nothing follows, or it breaks off
+            text = f"Action: {text}"
     label, bare = LABEL.match(text), _BARE_CALL.match(text)
     kind = label_kind(label) if label else "bare" if bare and registered_name(bare[1], tools.names) else ""
     if tags:
@@ -513,14 +524,17 @@ _NAMED = re.compile(
     r"(?:functions\.)?([^<>{}\[\]\n:\"]{1,80})(?::\d{1,4})?(?:>|<｜tool▁sep｜>|<\|tool_call_argument_begin\|>)?"
     rf"{_FENCE}(?=\{{|<parameter=|<arg_key>|</function>|</tool_call>)", re.IGNORECASE)
 _VALUE = re.compile(r"<parameter=([^<>\n]{1,80})>|<arg_key>([^<>\n]{1,80})</arg_key>\s{0,8}<arg_value>")
-_OPENS_CALL = re.compile(r"<(?:tool_calls?|function(?:_calls?)?|invoke|tools)[\s>=]|\[TOOL_CALLS\]"
-                         r"|<[|｜]tool[\w▁]{0,30}[|｜]>|<\|python_tag\|>|```tool_code", re.IGNORECASE)
+_OPENS_CALL = re.compile(
+    r"<(?:\w{1,20}:|[|｜]\w{1,20}[|｜])?"
+    r"(?:tool_?calls?|function(?:_calls?)?|invoke|tools|start_function_call)[\s>=]"
+    r"|\[TOOL_CALLS\]|<[|｜]tool[\w▁]{0,30}[|｜]>|<\|python_tag\|>|```tool_code|\bto=functions\."
+    r"|\bfunctools\[|✿FUNCTION✿", re.IGNORECASE)
 _LAST_TAG = re.compile(r"<[^<>\n]{1,40}>\s{0,8}\Z")
 
 
 def _marked_calls(text: str, tools: ToolExecutor) -> Turn | None:
     """Calls whose name is marked apart from their arguments, or None; where such a call can't be read, or the
-    text begins like one of a format that is not read here, the model is told."""
+    mark of a format that is not read here stands before a tool's name, the model is told."""
     known = {tool.name: tool for tool in tools}
     heads = [(head, known[name]) for head in itertools.islice(_NAMED.finditer(text), 50)
              if (name := registered_name(head[1].strip(), tools.names)) in known]
@@ -535,12 +549,18 @@ def _marked_calls(text: str, tools: ToolExecutor) -> Turn | None:
             return _UNREAD_CALL
         calls.append(Action(tool.name, _as_text(values)))
     if not calls:
-        named = _OPENS_CALL.match(text) and any(name in text for name in tools.names)
-        return _UNREAD_CALL if named else None
+        opened = itertools.islice(_OPENS_CALL.finditer(text), 50)
+        near = " ".join(text[mark.end():mark.end() + 200] for mark in opened)
+        return _UNREAD_CALL if any(map(partial(_is_called_in, near), tools.names)) else None
     thought = text[:heads[0][0].start()].rstrip()
     while tag := _LAST_TAG.search(thought, max(0, len(thought) - 60)):
         thought = thought[:tag.start()].rstrip()
     return Turn(thought or None, calls[0], tuple(calls[1:]))
+
+
+def _is_called_in(text: str, name: str) -> bool:
+    """Whether `name` stands in the text as in a call: at a line's end, or before a sign that is no comma."""
+    return re.search(rf"(?<!\w){re.escape(name)}(?:\n|\s{{0,8}}[\"'<({{[:.])", text) is not None
 
 
 def _marked_values(text: str, tool: Tool) -> dict[str, Any] | None:

@@ -127,6 +127,8 @@ def test_every_ending_has_its_exit_code_and_reason(model, script, arguments, cod
         (["--max-steps", "0", "q"], "must be a whole number of at least 1, not '0'"),
         (["--max-steps", "x", "q"], "whole number"),
         (["--max-steps", "-3", "q"], "whole number"),
+        (["--max-steps", "++5", "q"], "must be a whole number of at least 1, not '++5'"),
+        (["--tool", "json:__version__", "q"], "__version__ is no function, Tool or ToolExecutor\n"),
         (["--time-limit", "soon", "q"], "number of 0 or more"),
         (["--nonsense", "q"], "--nonsense"),
         (["--qiet", "q"], "did you mean --quiet?"),

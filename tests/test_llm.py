@@ -333,10 +333,17 @@ def test_empty_choices_with_usage_last():  # L02
 
 
 @pytest.mark.parametrize(
-    "told", [None, {}, {"prompt_tokens": None}, {"prompt_tokens": "7"}, {"prompt_tokens": True}, []]
+    "told", [None, {}, {"prompt_tokens": None}, {"prompt_tokens": "7"}, {"prompt_tokens": True}, [],
+             {"prompt_tokens": 0, "completion_tokens": 0}, {"prompt_tokens": -1, "completion_tokens": -1}]
 )
 def test_unknown_usage_is_unknown(told):
     assert reply_to(events(*pieces(GOOD), {"choices": [], "usage": told}, DONE)).usage == Usage()
+
+
+@pytest.mark.parametrize("last", [{}, {"total_tokens": 14}, {"prompt_tokens": 0}, {"completion_tokens": -1}])
+def test_known_usage_stays_known(last):
+    told = events(*pieces(GOOD), usage(11, 3), {"choices": [], "usage": last}, DONE)
+    assert reply_to(told).usage == Usage(11, 3)
 
 
 def test_null_content():  # L03
@@ -376,6 +383,14 @@ def test_reasoning_is_kept_apart(field):
     assert items[-1].thinking == "Hm, 4?"
     assert shown(items) == items[-1].text == GOOD
     assert [item.text for item in items if isinstance(item, Token) and item.thinking] == ["Hm, ", "4?"]
+
+
+@pytest.mark.parametrize("thinking", ["Hm, 4?", [{"type": "text", "text": "Hm, "}, "4?"]])
+def test_thinking_as_a_typed_part(thinking):
+    parts = [{"type": "thinking", "thinking": thinking}, {"type": "text", "text": GOOD}]
+    for answer in (events(*(chunk([part]) for part in parts), chunk(finish="stop"), DONE), message(parts)):
+        reply = reply_to(answer)
+        assert (reply.thinking, reply.text) == ("Hm, 4?", GOOD)
 
 
 def test_content_as_typed_parts():  # L08
@@ -464,6 +479,30 @@ def test_error_event_keeps_its_kind(sent, kind):
     assert failure(kind, events(chunk("a"), {"error": sent}))[1] == 1
 
 
+@pytest.mark.parametrize(
+    ("sent", "kind"),
+    [
+        ({"message": "Provider returned error", "code": 502}, BadReplyError),
+        ({"message": "No provider", "code": "503"}, BadReplyError),
+        ({"message": "Overloaded", "type": "overloaded_error"}, BadReplyError),
+        ({"message": "slow down", "code": 429}, RateLimitError),
+    ],
+)
+def test_error_that_may_pass_is_asked_again_before_any_text(sent, kind):
+    in_choice = {"choices": [{"index": 0, "delta": {}, "finish_reason": "error", "error": sent}]}
+    for answer in (events({"error": sent}), events(in_choice, DONE), {"error": sent}):
+        assert reply_to(answer, GOOD).text == GOOD
+        said, requests = failure(kind, answer, answer, max_retries=1)
+        assert (sent["message"] in said, requests) == (True, 2)
+    assert failure(kind, events(chunk("a"), in_choice))[1] == 1
+
+
+def test_bad_key_told_in_an_error_object():
+    said, requests = failure(AuthenticationError, events({"error": {"code": 401, "message": "No credentials"}}))
+    assert "LLM_API_KEY" in said
+    assert requests == 1
+
+
 def test_error_object_as_the_whole_body():
     assert "no such thing" in failure(BadReplyError, {"error": {"message": "no such thing"}})[0]
 
@@ -475,6 +514,11 @@ def test_error_echoing_the_key_is_redacted():
 
 def test_finish_reason_without_done():  # L12
     assert reply_to(events(*pieces(GOOD))).text == GOOD
+
+
+@pytest.mark.parametrize("tail", ["DONE", "[done]", '{"cost": 0.0', "stream end", "true"])
+def test_finish_reason_then_anything(tail):
+    assert reply_to(events(*pieces(GOOD), tail)).text == GOOD
 
 
 @pytest.mark.parametrize("ending", [breaks_after, stalls_after, pings_for_ever])
@@ -676,6 +720,7 @@ def test_whole_message_or_text_in_the_chunks():
     assert reply_to(events(*old, DONE)).text == "ab"
     assert reply_to(events({"choices": [{"text": "ab", "finish_reason": "stop"}]}, DONE)).text == "ab"
     assert reply_to(events(*pieces("ab"), message("ab"), DONE)).text == "ab"
+    assert reply_to(events(chunk("", role="assistant"), message("ab"), DONE)).text == "ab"
 
 
 @pytest.mark.parametrize(
@@ -1419,6 +1464,9 @@ def test_model_without_tools(code, words):  # N15
         "Function name 'length' is not allowed",
         "tool 'length' is not supported",
         "parallel tool calls are not supported",
+        "tool_choice参数不支持auto",
+        "不支持tool_choice参数",
+        "不支持parallel_tool_calls",
         "Unknown name \"additionalProperties\" at 'tools[0].function_declarations[0].parameters'",
     ],
 )
@@ -1433,6 +1481,8 @@ def test_other_complaints_about_tools_do_not_advise_another_agent(words):
         error(500, "Cannot use tools with stream"),
         error(400, "This model doesn't support tool use in streaming mode."),
         {"error": {"message": "Tools are only available when stream is false"}},
+        error(400, "工具调用不支持stream模式"),
+        error(400, "函数调用仅支持非流式输出"),
     ],
 )
 def test_a_server_that_does_not_stream_with_tools_is_asked_without(refusal):
@@ -1480,6 +1530,9 @@ def dropped(parameter, words, code=400, stop=(), **options):
         ("max_tokens", "max_tokens is too large: 9. This model supports at most 4 completion tokens"),
         ("seed", "property 'seed' is unsupported"),
         ("enableThinking", "unknown parameter enableThinking"),
+        ("temperature", "temperature参数不合法"),
+        ("stop", "该模型不支持stop参数"),
+        ("stream_options", "不支持stream_options参数"),
     ],
 )
 def test_refused_parameter_is_dropped_and_remembered(parameter, words):  # L33, L34
@@ -1662,6 +1715,7 @@ def test_calls_that_all_carry_one_index_or_one_id(id, index):
         [call(0, "a", "Add", ONE[:3]), call(0, None, None, ONE[3:]), call(0, "a", "Add", ONE)],
         [call(0, "a", "Add", ONE), call(0, "a", "Add", "")],
         [call(0, "a", "Add", ONE), call(0, "", "Add", "")],
+        [call(0, "a", "Add", ONE[:3]), call(0, None, None, ONE[3:]), call(0, None, "Add", ONE)],
         [call(None, "a", "Add", ONE), call(None, "a", "Add", {"x": 1})],
     ],
 )

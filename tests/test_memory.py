@@ -221,6 +221,8 @@ def test_what_was_added_cannot_be_changed_from_outside():
     [{"role": "assistant", "tool_calls": "x"}, result("x")],
     [{"role": "assistant", "tool_calls": [{"id": None}]}, result(None)],
     [{"role": "assistant", "tool_calls": ["x"]}, result("x")],
+    [{"role": "assistant", "tool_calls": [{"id": "x"}]}, result("x")],
+    [{"role": "assistant", "tool_calls": [{"id": "x", "function": {"name": "now"}}]}, result("x")],
     ["text", None, 3],
     [{"role": "system", "content": "other"}, {"role": "assistant", "content": "the answer, twice"}],
 ])

@@ -1019,6 +1019,40 @@ def test_a_refused_tool_choice_is_left_out():
     assert len(server.bodies[1]["tools"]) == 3
 
 
+NO_CALL = "Failed to call a function. Please adjust your prompt. See 'failed_generation' for more details."
+WROTE = '<function=get_weather{"city": "Oslo"}></function>'
+
+
+@pytest.mark.parametrize(
+    ("stopped", "inputs"),
+    [
+        (error(400, NO_CALL, code="tool_use_failed", failed_generation=WROTE), ['{"city": "Oslo"}']),
+        (events({"error": {"message": NO_CALL, "code": "tool_use_failed", "failed_generation": WROTE}}),
+         ['{"city": "Oslo"}']),
+        (error(400, NO_CALL, code="tool_use_failed", failed_generation='{"name": "fly", "arguments": {}'), []),
+        (error(400, NO_CALL, code="tool_use_failed", failed_generation="I can not."), []),
+        (error(400, NO_CALL, code="tool_use_failed"), []),
+        (events(chunk("I look.", "function_call_filter: MALFORMED_FUNCTION_CALL"), DONE), []),
+        (events(chunk("", "UNEXPECTED_TOOL_CALL"), DONE), []),
+        (message(None, "malformed_function_call", tool_calls=[call(0, "1", "now", "{")]), []),
+    ],
+)
+def test_a_call_that_the_service_stopped_is_a_mistake_of_the_model(stopped, inputs):
+    with ModelServer([stopped, text("Sunny.")]) as server:
+        result = through(server).run("How is it?", verbose=False)
+    step = result.steps[0]
+    assert (result.answer, [one.input for one in step.calls]) == ("Sunny.", inputs)
+    assert [one.error for one in step.observations] == ["" if inputs else "malformed"]
+    assert inputs or "was not run" in step.observations[0].text
+
+
+def test_a_call_that_the_service_stopped_at_the_last_step_ends_the_run():
+    refused = error(400, "Tool choice is none, but model called a tool", code="tool_use_failed")
+    with ModelServer([message(None, tool_calls=[call(0, "1", "now", "{}")]), refused]) as server:
+        result = through(server, max_steps=2).run("How is it?", verbose=False)
+    assert result.status == "max_steps"
+
+
 # --- calls in the text
 
 
@@ -1044,6 +1078,9 @@ QWEN = "<tool_call>\n<function=get_weather>\n<parameter=city>\n{}\n</parameter>\
         ('{"action": "get_weather", "action_input": {"city": "Oslo"}}', None, ['{"city": "Oslo"}']),
         ('Thought: I look.\nAction: get_weather[{"city": "Oslo"}]', "I look.", ['{"city": "Oslo"}']),
         ("Action: get_weather[Oslo]", None, ['{"city": "Oslo"}']),
+        ('[get_weather(city="Oslo"), get_weather("Rome")]', None, ['{"city": "Oslo"}', '{"city": "Rome"}']),
+        ('<|python_start|>[get_weather(city="Oslo")]<|python_end|>', None, ['{"city": "Oslo"}']),
+        ('get_weather(city="Oslo")', None, ['{"city": "Oslo"}']),
         (f"<TOOL_CALL>{WEATHER}</TOOL_CALL>", None, ['{"city": "Oslo"}']),
         (f"<tool_call>\n```json\n{WEATHER}\n```\n</tool_call>", None, ['{"city": "Oslo"}']),
         (f"[TOOL_CALLS][{WEATHER}, {ROME}]", None, ['{"city": "Oslo"}', '{"city": "Rome"}']),
@@ -1143,6 +1180,10 @@ def test_the_label_of_a_final_answer_is_no_part_of_it(label):
         "<tool_call> is a tag.",
         "Write <function=name> and its arguments.",
         "Write <function=fly>{} to fly.",
+        "The <tool_call> tag, now known.",
+        '[get_weather(city="Oslo")] says it is sunny.',
+        "[fly(1)]",
+        "now (at noon) or later",
     ],
 )
 def test_what_is_no_call_is_the_answer(reply):
@@ -1177,6 +1218,16 @@ def test_marked_values_are_read_by_the_types_of_the_tool():
         '<invoke name="get_weather"><parameter name="city">Oslo</parameter></invoke>',
         '<|python_tag|>get_weather.call(city="Oslo")',
         '```tool_code\nget_weather(city="Oslo")\n```',
+        '[get_weather(city="Oslo"), get_wea',
+        '<｜DSML｜function_calls>\n<｜DSML｜invoke name="get_weather">\n<｜DSML｜parameter name="city" string="true">Oslo',
+        '<minimax:tool_call>\n<invoke name="get_weather">\n<parameter name="city">Oslo</parameter>\n</invoke>',
+        '<|channel|>commentary to=functions.get_weather <|constrain|>json<|message|>{"city": "Oslo"}<|call|>',
+        f"<TOOLCALL>[{WEATHER}]</TOOLCALL>",
+        f"functools[{WEATHER}]",
+        'I look.\n<function_calls>\n<invoke name="get_weather">\n<parameter name="city">Oslo</parameter>\n</invoke>',
+        'I look.[TOOL_CALLS]get_weather[ARGS]{"city": "Oslo"}',
+        "<start_function_call>call:get_weather{city:<escape>Oslo<escape>}<end_function_call>",
+        '✿FUNCTION✿: get_weather\n✿ARGS✿: {"city": "Oslo"}',
     ],
 )
 def test_a_leaked_call_that_can_not_be_read_is_no_answer(reply):
@@ -1194,6 +1245,8 @@ def test_a_leaked_call_that_can_not_be_read_is_no_answer(reply):
         "<function=now>{" * 20_000,
         "<function=now>" + "<parameter=a>" * 20_000,
         "<a>" * 20_000 + "<function=now>{}",
+        "[now(" * 40_000,
+        "<invoke>" * 20_000 + "now",
     ],
 )
 def test_hostile_text_is_read_in_good_time(reply):  # A22

@@ -18,6 +18,7 @@ import threading
 import time
 import typing
 import uuid
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
@@ -730,6 +731,47 @@ def test_json_in_quotes_is_read_where_the_type_takes_no_text(annotation, given, 
     tools.register_tool("Keep", "Keeps.", keep)
     assert tools.execute("Keep", {"value": given}).ok
     assert got == [wanted]
+
+
+@pytest.mark.parametrize("annotation", [str, str | None, Annotated[str, pydantic.Field(description="a note")]])
+def test_text_may_come_as_a_number_or_stand_in_brackets(annotation):
+    def note(text):
+        return text
+
+    note.__annotations__ = {"text": annotation}
+    registry = ToolExecutor()
+    registry.register_tool("Note", "Notes.", note)
+    assert str(Tool("Note", "Notes.", note)) == "- Note: Notes."
+    for number in (12345, 1.5):
+        assert registry.execute("Note", {"text": number}).text == str(number)
+    for text in ("[1, 2]", '{"a": 1}', "x"):
+        assert registry.execute("Note", text).text == text
+    assert registry.execute("Note", {"text": ["a"]}).error == "bad_input"
+
+
+def test_items_of_an_iterable_are_checked_before_the_tool_runs():
+    done = []
+
+    def delete(ids: Iterable[int], really: bool = True):
+        done.extend(ids)
+        return "deleted"
+
+    assert "'ids' [2] input should be a valid integer" in run(delete, '{"ids": [1, 2, "x"]}').text
+    assert (run(delete, '{"ids": [1, "2"]}').text, done) == ("deleted", [1, 2])
+
+
+def test_a_typed_dict_is_taken_or_refused_with_the_way_out():
+    class Point(typing.TypedDict):
+        x: int
+
+    def draw(point: Point) -> str:
+        return repr(point)
+
+    if sys.version_info >= (3, 12):
+        assert run(draw, '{"x": "1"}').text == "{'x': 1}"
+    else:
+        with pytest.raises(ToolError, match="take TypedDict from typing_extensions"):
+            Tool("Draw", "Draws.", draw)
 
 
 def test_strict_types_take_what_json_can_hold():
