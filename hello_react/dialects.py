@@ -147,8 +147,8 @@ def _json_or_list(text: str, start: int, end: int, argument: str | None, known: 
     return [Part("problem", tool, "missing_input") if known(tool) else Part("call", name=name)], close + 1
 
 
-_LINE_START = re.compile(r"^[^\S\n]{0,8}[*`>-]{0,3}[^\S\n]?([A-Za-z_\u4e00-\u9fff][^\[\](){}:：\n]{0,60})\[",
-                         re.MULTILINE)
+_LINE_START = re.compile(r"^(?:(?:```|~~~)\w{0,12}\n)?[^\S\n]{0,8}[*`>-]{0,3}[^\S\n]?"
+                         r"([A-Za-z_\u4e00-\u9fff][^\[\](){}:：\n]{0,60})\[", re.MULTILINE)
 
 
 def bare_calls(text: str, start: int, end: int, known: Known) -> tuple[int, list[Part]] | None:
@@ -193,9 +193,11 @@ def two_lines(beside: str, name: str, argument: str, known: Known) -> Part:
 
 
 def whole_call(name: str, argument: str) -> Part:
-    """A call with an input that no bracket ends; unclosed if that is JSON which breaks off: `{"q": "Os`."""
+    """A call with an input that no bracket ends; unclosed if that is JSON or a quotation which breaks off:
+    `{"q": "Os`, `"a` (and below it `Result: b"`)."""
     start = past(_FENCED_JSON, argument, 0)
-    broken = argument[start:start + 1] in ("{", "[") and closing_bracket(argument, start) is None
+    broken = ((argument[start:start + 1] in ("{", "[") and closing_bracket(argument, start) is None)
+              or (argument[:1] in ('"', "“") and not re.search('["”]', argument[1:])))
     return Part("unclosed", name=name) if broken else Part("call", argument, name)
 
 
@@ -397,15 +399,17 @@ def is_finish(name: str) -> bool:
     return squeeze(name) in _FINISH
 
 
+_BOX = re.compile(r"\A<\|begin_of_box\|>|<\|end_of_box\|>\Z")
 _ANSWER_KEYWORD = re.compile(r"(?:final_)?answer\s{0,8}=\s{0,8}(?=[\"'“]|[^\n=]{0,200}\Z)", re.IGNORECASE)
 
 
 def answer_text(text: str) -> str:
     """`Finish["Paris"]`, `Finish[answer="Paris"]`, `Finish[{"answer": "Paris"}]`: Paris; all else stays.
+    Of GLM's `<|begin_of_box|>Paris<|end_of_box|>` the marks go, also one alone.
 
     Quotes, stars and backticks around nothing are an empty answer.
     """
-    text = json_answer(text.strip(BLANKS))
+    text = json_answer(_BOX.sub("", text.strip(BLANKS)).strip(BLANKS))
     call = re.match(r"(?i)finish ?(?=\[)", text)
     if call and closing_bracket(text, call.end()) == len(text) - 1:
         text = text[call.end() + 1:-1]  # `Final Answer: Finish[Paris]`
@@ -452,6 +456,6 @@ def is_placeholder(text: str, kind: str) -> bool:
     text = re.sub(r"[\s_-]+", " ", text.strip(BLANKS)).casefold() if len(text) <= 80 else ""
     words = _PLACEHOLDERS[kind] + (f"|{_IF_MARKED}" if kind == "input" and _MARKED.match(text) else "")
     folder = kind == "input" and text in (".", "..", "。")
-    dots = kind != "name" and not folder and re.fullmatch(r"[.…。]+", text)
+    dots = not folder and re.fullmatch(r"[.…。]+", text)
     inner = text.strip("<>{}[]()«»" + BLANKS)
     return bool(dots or re.fullmatch(f"{_BEFORE}(?:{words}){_AFTER}", inner))

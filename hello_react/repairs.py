@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from itertools import islice, pairwise
+from itertools import pairwise
 from typing import NamedTuple
 
 from .dialects import (
@@ -34,7 +34,7 @@ from .dialects import (
     read_calls,
     standing_json,
 )
-from .text import BLANKS, FENCE, THINK, THINK_END, closing_bracket, outside_fences, past, squeeze, unquote
+from .text import BLANKS, THINK, THINK_END, closing_bracket, fences, outside_fences, past, squeeze, unquote
 
 __all__ = ["BLANKS", "LABEL", "Part", "answer_text", "decode_json", "drop_template_tokens", "drop_thinking",
            "is_finish", "is_placeholder", "json_calls", "label_kind", "means_no_action", "parts",
@@ -88,19 +88,17 @@ def label_kind(match: re.Match[str]) -> str:
 
 # --- rules on the whole text ------------------------------------------------------------------------------
 
-_BLANK_RUN = re.compile(f"[{BLANKS}]*")
-
-
 # What gpt-oss writes before its reply; it has no mark of its own for the end of a draft.
 _ANALYSIS = re.compile(r"(?:\s{0,8}(?:<\|start\|>assistant)?<\|channel\|>analysis<\|message\|>"
-                       r"[\s\S]*?(?:<\|end\|>|\Z))+")
+                       r"[\s\S]*?(?:<\|end\|>|\Z)|analysis(?=[^\W_a-z])[\s\S]*?(?:assistantfinal|\Z))+")
 
 
 def drop_thinking(text: str) -> str:
     """`<think>Maybe Action: Delete[all]? No.</think>` before the reply: private drafts must not run.
 
     Also between thoughts, and with the opening tag missing, as some templates write it: then all that stands
-    before the closing tag is the draft. A tag inside an argument or an answer is content.
+    before the closing tag is the draft. A tag inside an argument or an answer is content, unless words
+    follow the closing tag on a line of its own: then the answer was drafted too.
     """
     text = text[past(_ANALYSIS, text, 0):]
     kept, start = list[str](), 0
@@ -118,15 +116,14 @@ def drop_thinking(text: str) -> str:
 
 def _ends_a_draft(text: str, start: int, closing: re.Match[str]) -> bool:
     after = text[closing.end():closing.end() + 80].lstrip(" \t\r")
+    draft, words = text[start:closing.start()].strip(BLANKS.replace("\n", "")), after.strip(BLANKS)
     if after and after[0] != "\n" and not LABEL.match(after):
         return False
-    if text[start:closing.start()].isspace():
-        return True
-    inside = past(_BLANK_RUN, text, start) + 1  # of a fence around the whole reply
-    if len(FENCE.findall(text, inside, closing.start())) % 2:
+    if len(fences(draft.lstrip(BLANKS)[1:])) % 2:  # those inside of a fence around the whole reply
         return False
     place = _place(text, start, closing.start())
-    return place != "call" and (place != "answer" or LABEL.match(after.lstrip(BLANKS)) is not None)
+    return place not in ("call", "answer") or (
+        place == "answer" and bool(LABEL.match(words) or (words and draft.endswith("\n"))))
 
 
 _BARE = r"[\w-]{1,40}(?=[\[【])|(?=\{\s{0,80}[\"'])"
@@ -151,51 +148,42 @@ def _place(text: str, start: int, position: int) -> str:
 
 _TOKEN = (r"<\|[\w./-]{1,40}\|>|<｜[\w▁]{1,40}｜>|</?s>|\[/?INST\]|<</?SYS>>|<(?:start|end)_of_turn>"
           r"|<eos>|<bos>|<\|start_header_id\|>\w{1,20}<\|end_header_id\|>")
-_LEADING_TOKENS = re.compile(rf"(?:\s{{0,8}}(?:{_TOKEN})(?:(?:assistant|model)\b|final(?=<\|))?)+",
-                             re.IGNORECASE)
-_TRAILING_TOKENS = re.compile(rf"(?:\s{{0,8}}(?:{_TOKEN}))+\s*\Z", re.IGNORECASE)
-_TURN_END = re.compile(r"(?:<\|(?:im_end|eot_id|end|endoftext|end_of_text)\|>|<｜end▁of▁sentence｜>|</s>"
-                       r"|<end_of_turn>)(?:[^\S\n]{0,8}(?=\n|<[|｜]|\[INST)"
+_LEADING_TOKENS = re.compile(rf"(?:\s{{0,8}}(?:(?:{_TOKEN}|<answer>)(?:(?:assistant|model)\b|final(?=<\|))?"
+                             r"|(?:assistant|ai|助手)\s{0,8}[:：]))+", re.IGNORECASE)
+_HALF = re.compile(rf"</s>|</answer>|{THINK_END.pattern}", re.IGNORECASE)
+_TRAILING_TOKENS = re.compile(rf"(?:\s{{0,8}}(?:{_TOKEN})|(?<![ \t])(?:{_HALF.pattern}))+\s*\Z", re.I)
+_TURN_END = re.compile(r"(?:<\|(?:im_end|eot_id|end|endoftext|end_of_text|user|observation)\|>|</s>"
+                       r"|<｜end▁of▁sentence｜>|<end_of_turn>)(?:[^\S\n]{0,8}(?=\n|<[|｜]|\[INST)"
                        r"|(?=(?:human|user|assistant|model|system)\b))", re.IGNORECASE)
 
 
 def drop_template_tokens(text: str) -> str:
-    """`Action: Search[Oslo]<|im_end|>`: tokens of a chat template, and all after an end of turn."""
+    """`Assistant: Action: Search[Oslo]<|im_end|>`: the role's name, tokens of a chat template, half of a pair
+    (`42</answer>`), and all after an end of turn."""
     text = text[past(_LEADING_TOKENS, text, 0):]
     ended = _TURN_END.search(text)
-    if ended and not _is_html(text, ended) and _place(text, 0, ended.start()) != "call":
+    if ended and not _closes_a_pair(text, ended) and _place(text, 0, ended.start()) != "call":
         text = text[:ended.start()]
     trailing = _TRAILING_TOKENS.search(text, max(0, len(text) - 400))
-    return text[:trailing.start()] if trailing and not _is_html(text, trailing) else text
+    return text[:trailing.start()] if trailing and not _closes_a_pair(text, trailing) else text
 
 
-def _is_html(text: str, token: re.Match[str]) -> bool:
-    """`<s>struck</s>`: not the end of a turn."""
-    return "</s>" in token[0] and "<s>" in text[:token.start()]
-
-
-_ROLE = re.compile(r"\s{0,8}(?:assistant|ai|助手)\s{0,8}[:：]\s{0,8}(?=\S)", re.IGNORECASE)
-
-
-def drop_role_word(text: str) -> str:
-    """`Assistant: Thought: look`: the role's name in front of the first label."""
-    role = _ROLE.match(text)
-    return text[role.end():] if role and LABEL.match(text[role.end():role.end() + 200]) else text
+def _closes_a_pair(text: str, token: re.Match[str]) -> bool:
+    """`<s>struck</s>`: both halves stand in the reply, so they are content."""
+    return any(half.replace("/", "") in text[:token.start()] for half in _HALF.findall(token[0]))
 
 
 def unwrap_fence(text: str) -> str:
     """The whole reply inside one code fence (also one that was not closed): the fence is not content."""
     text = text.strip(BLANKS)
-    fences = list(islice(FENCE.finditer(text), 3))
-    if fences and fences[0].start() == 0 and LABEL.match(text[fences[0].end():].lstrip(BLANKS)):
-        if len(fences) == 1:
-            return text[fences[0].end():]
-        if len(fences) == 2 and fences[1].end() == len(text):
-            return text[fences[0].end():fences[1].start()]
+    turns = fences(text)
+    whole = len(turns) == 1 or (len(turns) == 2 and turns[1].end() == len(text))
+    if whole and turns[0].start() == 0 and LABEL.match(text[turns[0].end():].lstrip(BLANKS)):
+        return text[turns[0].end():turns[1].start() if turns[1:] else len(text)]
     return text
 
 
-TEXT_RULES = (drop_thinking, drop_template_tokens, unwrap_fence, drop_role_word)
+TEXT_RULES = (drop_thinking, drop_template_tokens, unwrap_fence)
 
 
 def _without_marks(text: str) -> str:
@@ -268,16 +256,20 @@ class _Label(NamedTuple):
     marks: str = ""  # what closes the emphasis that begins before the label and goes on behind it
 
 
+_DRAFT = re.compile(rf"(?:^|(?<=[:：]))[{BLANKS}]{{0,8}}(?:{THINK.pattern})", re.MULTILINE | re.IGNORECASE)
+
+
 def parts(text: str, known: Known, cut: bool = False) -> Iterator[Part]:
     """The parts of a reply, read with all the rules of this module.
 
     `known` gives the registered name for one as written, or None. `cut`: the token limit ended the reply.
     """
     text = _without_marks(text)
-    if THINK.match(text, past(_BLANK_RUN, text, 0)):
-        yield Part("unclosed")  # cut while it was still thinking
-    else:
+    draft = next(outside_fences(text, _DRAFT.finditer(text)), None)
+    if draft is None or _place(text, 0, draft.start()) in ("call", "answer", "input"):
         yield from _labelled(text, known, cut)
+    else:  # cut while it was still thinking
+        yield from [*_labelled(text[:draft.start()], known, cut), Part("unclosed")]
 
 
 def _labelled(text: str, known: Known, cut: bool) -> Iterator[Part]:
@@ -313,6 +305,7 @@ def _labels(text: str) -> list[_Label]:
     """All labels outside code fences, each with the meaning that its place gives it.
 
     `Result:` and `User:` after a call are an invention, elsewhere text. `Input:` belongs to a call only.
+    In an input, `# Action: start` is a comment of a program, unless the input's own label is written so.
     An answer (`Final Answer: ... Input: x`) is ended only by the labels of a next step.
     """
     labels: list[_Label] = []
@@ -321,7 +314,11 @@ def _labels(text: str) -> list[_Label]:
     for match, (kind, following) in zip(matches, pairwise(kinds), strict=True):
         before = labels[-1] if labels else _Label("", 0, 0)
         calling = before.kind in ("action", "input", "other")
-        if kind in ("question", "result") and calling:
+        weak = kind in ("question", "result")
+        comment = match[0].lstrip().startswith(("#", "--") if weak else ("# ", "-- "))
+        if comment and before.kind == "input" and kind != "observation" and text[before.start] not in "#-":
+            continue
+        if weak and calling:
             kind = "observation"
         elif kind == "short_input" and calling:
             kind = "input"
@@ -353,7 +350,7 @@ def _midline_action(text: str, known: Known, ended: bool) -> list[_Label]:
     A call that does not end it is not run, nor is anything that was written behind it.
     """
     tries = 5  # each may scan the whole text: see test_parsing_is_linear
-    for match in _MIDLINE_ACTION.finditer(text) if not FENCE.search(text) else ():
+    for match in _MIDLINE_ACTION.finditer(text) if not fences(text) else ():
         head = HEAD.match(text, match.end())
         if not (head and text.startswith(tuple("[【({（"), head.end()) and known(head[1].strip(MARKS))):
             continue
@@ -361,7 +358,7 @@ def _midline_action(text: str, known: Known, ended: bool) -> list[_Label]:
         if tries < 0 or (close := closing_bracket(text, head.end())) is None:
             break
         if _meant(text, match.start(), ended):
-            line = text[close + 1:close + 200].split("\n", 1)[0].strip(MARKS + ".。")
+            line = text[close + 1:close + 200].split("\n", 1)[0].strip(BLANKS + "*`>•-.。")
             alone = text[head.end()] == "[" and (not line or LABEL.match(line))
             return [_Label("action", match.start(), match.end())] if alone else []
     return []
@@ -400,8 +397,8 @@ def _unlabelled(label: _Label, text: str, following: _Label, known: Known, cut: 
 
 def _bare_fence(text: str, start: int, end: int, known: Known, cut: bool) -> tuple[int, list[Part]] | None:
     """`Thought: look`, then a code fence that holds the labelled call alone and ends the reply."""
-    fences = list(islice(FENCE.finditer(text, start, end), 5_000)) if start else []
-    opening, closing = ([*fences, None] if len(fences) % 2 else [None, None, *fences])[-2:]
+    turns = fences(text, start, end) if start else []
+    opening, closing = ([*turns, None] if len(turns) % 2 else [None, None, *turns])[-2:]
     if opening is None or (closing and text[closing.end():end].strip(BLANKS)):
         return None
     inner = text[opening.end():closing.start() if closing else end].strip(BLANKS)

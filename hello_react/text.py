@@ -24,8 +24,8 @@ BLANKS = " \t\r\n\f\v\u00a0\u3000\ufeff\u00ad\u200b\u200c\u200d\u200e\u200f\u206
 """Blank and invisible signs: around a text they are no content."""
 
 THINK_TAGS = ("<think>", "<thinking>", "<thought>", "<reasoning>", "<reflection>", "<seed:think>", "[think]")
-_RARE_TAGS = ("◁think▷", "<|begin_of_thought|>")  # too long, or of signs too odd, for `streaming.TextReading`
-_ENDS = [tag.replace("begin", "end") if "begin" in tag else f"{tag[0]}/{tag[1:]}"
+_RARE_TAGS = ("◁think▷", "<|begin_of_thought|>", "<|start_thinking|>")  # odd signs, for no `TextReading`
+_ENDS = [re.sub("begin|start", "end", tag) if "|" in tag else f"{tag[0]}/{tag[1:]}"
          for tag in THINK_TAGS + _RARE_TAGS]
 THINK = re.compile("|".join(map(re.escape, THINK_TAGS + _RARE_TAGS)), re.IGNORECASE)
 THINK_END = re.compile("|".join(map(re.escape, _ENDS)), re.IGNORECASE)
@@ -96,13 +96,14 @@ def closing_bracket(text: str, start: int) -> int | None:
     """Where the bracket at `text[start]` is closed, or None.
 
     Brackets are counted. Where that count ends inside a quoted string (`Search["what does ] mean"]`), or does
-    not end at all (`Python[s = "["]`), a second count that skips quoted strings is asked.
+    not end at all (`Python[s = "["]`), a second count that skips quoted strings is asked. None where the
+    string that hides the end would hold another call's beginning too: `Search[the 'n], Search[the 'n]`.
     """
     plain = _count(text, start)
     if plain is not None and not _quote_open(text, start + 1, plain):
         return plain
     quoted = _count_outside_quotes(text, start)
-    return plain if quoted is None else quoted
+    return plain if quoted is None else None if plain and _CALL_AGAIN.match(text, plain) else quoted
 
 
 def _count(text: str, start: int) -> int | None:
@@ -127,7 +128,8 @@ def _count(text: str, start: int) -> int | None:
 
 
 _STRING_LIMIT = 100_000  # a string literal that is longer than this belongs to no call
-_QUOTE = r"\\[\\\"']|\"{3}|'{3}|\"|(?<!\w)'|'(?!\w)"
+_QUOTE = r"\\[\\\"']|\"{3}|'{3}|\"|(?<!\w)'(?!\d0s)|'(?!\w)"  # not an apostrophe: it's, the '90s
+_CALL_AGAIN = re.compile(r"\][^\"'\[\]\n]{0,80}\w\[")
 _QUOTES = re.compile(_QUOTE)
 _QUOTE_SIGNS = re.compile(_QUOTE + r"|\n|[][(){}（）【】［］]")
 
@@ -144,7 +146,7 @@ def _count_outside_quotes(text: str, start: int) -> int | None:
             if sign == "\n" and len(quote) == 1:
                 return None  # a quote that its line does not close is no string: this count can't be trusted
             quote = "" if sign == quote else quote
-        elif sign[0] in "\"'":
+        elif _opens_string(match):
             quote = sign
         elif sign in openers:
             depth += 1
@@ -161,9 +163,16 @@ def _quote_open(text: str, start: int, end: int) -> bool:
     start = max(start, text.rfind("\n", start, end))  # any other quote ends with its line
     quote = ""
     for match in _QUOTES.finditer(text, start, end) if end - start < _STRING_LIMIT else ():
-        if match[0][0] in "\"'":
-            quote = "" if match[0] == quote else quote or match[0]
+        if quote:
+            quote = "" if match[0] == quote else quote
+        elif _opens_string(match):
+            quote = match[0]
     return bool(quote)
+
+
+def _opens_string(sign: re.Match[str]) -> bool:
+    """Whether a string may begin here: at a quote, but not where it means inches, `5" wide`."""
+    return sign[0][0] in "\"'" and not (sign[0] == '"' and sign.string[sign.start() - 1].isdigit())
 
 
 def argument_end(text: str, opening: int, stops: Sequence[int]) -> int | None:
@@ -188,10 +197,16 @@ _COMMENT = re.compile(r"(?:^|\s)(?:#|//)[^\S\n][^\n]*\Z")
 
 
 def _may_go_on(argument: str, rest: str) -> bool:
-    """Whether the bracket between the two may be content: after `(0, 1`, `press `, `x = 1  # list`."""
-    in_round = len(re.findall("[(（]", argument)) > len(re.findall("[)）]", argument))
+    """Whether the bracket between the two may be content: after `press `, `x = 1  # list`, and after `(0, 1`
+    where the rest closes what is still open; it does not in `no :-(] [1]`."""
+    surplus = rest.count("]") > rest.count("[") or _rounds(rest) < 0
+    in_round = _rounds(argument) > 0 and surplus
     apart = argument.endswith((" ", "\t")) and not argument[0].isspace() and not re.search(r"\w\w\[", rest)
     return in_round or apart or _COMMENT.search(argument, max(0, argument.rfind("\n"))) is not None
+
+
+def _rounds(text: str) -> int:
+    return sum(map(text.count, "(（")) - sum(map(text.count, ")）"))
 
 
 def past(pattern: re.Pattern[str], text: str, start: int, end: int = sys.maxsize) -> int:
@@ -200,14 +215,26 @@ def past(pattern: re.Pattern[str], text: str, start: int, end: int = sys.maxsize
     return match.end() if match else start
 
 
-FENCE = re.compile(r"^[^\S\n]{0,3}(?:```|~~~)[^\n`]*$", re.MULTILINE)
+_FENCE = re.compile(r"^[^\S\n]{0,3}(?:```|~~~)[^\n`]*$"
+                    r"|(?<!`)```(?:(?P<pair>[^\n`]*```)|(?P<beside>\w{0,20})[^\S\n]{0,8}$)", re.MULTILINE)
+
+
+def fences(text: str, start: int = 0, end: int = sys.maxsize) -> list[re.Match[str]]:
+    """The places where a code fence opens and closes, in turn, 5,001 at most.
+
+    One that opens at the end of a line (`Action Input: ```python`) is a fence only if it is closed too.
+    """
+    found = list[re.Match[str]]()
+    for match in islice(_FENCE.finditer(text, start, end), 5_001) if "```" in text or "~~~" in text else ():
+        if match["pair"] is None and not (len(found) % 2 and match["beside"]):
+            found.append(match)
+    return found[:-1] if len(found) % 2 and found[-1]["beside"] is not None else found
 
 
 def outside_fences(text: str, matches: Iterable[re.Match[str]]) -> Iterator[re.Match[str]]:
-    """Those of `matches` that do not start inside a code fence, 5,000 at most; of fences too."""
-    fenced = "```" in text or "~~~" in text
-    fences = [fence.start() for fence in islice(FENCE.finditer(text), 5_001)] if fenced else []
-    return islice((match for match in matches if bisect_left(fences, match.start()) % 2 == 0), 5_000)
+    """Those of `matches` that do not start inside a code fence, 5,000 at most."""
+    turns = [fence.start() for fence in fences(text)]
+    return islice((match for match in matches if bisect_left(turns, match.start()) % 2 == 0), 5_000)
 
 
 @lru_cache(maxsize=1000)

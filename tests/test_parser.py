@@ -146,6 +146,9 @@ def test_every_reason_is_given_by_some_reply():
     ('{"thought": "a", "action": "Search", "action_input": "x"}', "a"),
     ('[{"reasoning": " a ", "action": "Search", "action_input": "x"}]', "a"),
     ("Thought: a\nSearch[x]", "a"),
+    ("```\nSearch[x]\n```", None),
+    ("Thought: a\n```text\nSearch[x]\n```", "a"),
+    ("Thought: a\n<think>\nb", "a"),
     ("Thought: a", "a"),
     ("only prose", None),
 ])

@@ -12,6 +12,7 @@ from hello_react.text import (
     clip,
     closing_bracket,
     estimate_tokens,
+    fences,
     in_words,
     outside_fences,
     past,
@@ -44,6 +45,9 @@ from hello_react.text import (
     ('["a\n] b"]', '"a\n'),
     (r'["a \" ] b"]', r'"a \" ] b"'),
     ('["""a ] b\n[ c""" + x]', '"""a ] b\n[ c""" + x'),
+    ('[5" wide], b[6" wide]', '5" wide'),
+    ("[the '90s], b[the '80s]", "the '90s"),
+    ("[the 'n], b[the 'n]", None),
     ("[s = '''\nit's ]\n''']", "s = '''\nit's ]\n'''"),
     ('["""]', '"""'),
     (r"[\[x]'s]", r"\[x]'s"),
@@ -74,6 +78,7 @@ def test_a_string_that_is_too_long_is_no_string():
     ("[a] b", 2), ("[a]]", 2), ("[a] ]", 2), ("[a] b]", None), ("[a] [b]", 2), ("[a", None), ("(a) b)", 2),
     ("[(0, 1].]", None), ("[(0, 1]; [2, 3)]", None), ("[(0, 1] b", 6), ("[`]`.]", None), ("[x in ]0, 1[]", None),
     ("[]0, 1[]", None), ("[a ] b [ c]", None), ("[a ] and Search[b ]", 3), ("[ a ] b [c]", 4), ("[a\n] b [c]", 3), ("[1  # a] b [ c\n2]", None),
+    ("[:-(] [1]", 4), ("[(a] [b]", 3), ("[(0, 1] and [2, 3)]", None), ("[(0, 1]]", None),
     ("[http://a] b [c]", 9), ("[a]和Search[b]", 2),
 ])
 def test_argument_end(text, end):
@@ -88,6 +93,15 @@ def test_outside_fences():
     text = "a\n```\na\n```\na ~~~\n~~~\na"
     assert [match.start() for match in outside_fences(text, re.finditer("a", text))] == [0, 12]
     assert len(list(outside_fences("a" * 6_000, re.finditer("a", "a" * 6_000)))) == 5_000
+
+
+@pytest.mark.parametrize(("text", "turns"), [
+    ("a: ```py\nb\n```\nc", [3, 11]), ("a: ```\nb```\nc", [3, 8]), ("a ```\nb", []), ("a ```b``` c\nd", []),
+    ("```b```\n", []), ("```\na ```py\n```", [0, 12]), ("```\na", [0]), ("a ```b c\nd```\ne", []), ("~~~\na\n~~~", [0, 6]),
+    ("a ~~~\nb", []), ("a ````\nb\n```\n", [9]),
+])
+def test_fences(text, turns):
+    assert [fence.start() for fence in fences(text)] == turns
 
 
 def test_past():

@@ -46,6 +46,7 @@ def test_plain_arithmetic(expression: str, result: str) -> None:
     ("15% of 80", "12"), ("20%", "0.2"), ("200 * 15%", "30"), ("75% * 50%", "0.375"), ("1 + 5%", "1.05"),
     ("80 * (1 - 20%)", "64"), ("20% + 30%", "0.5"), ("1 + 5% - 3%", "1.02"), ("-20%", "-0.2"),
     ("15%", "0.15"), ("2 ^ 50%", "1.4142135623731"), ("max(10%, 20%)", "0.2"), ("100 + (10%)", "100.1"),
+    ("7 % -3", "-2"), ("10 % -3", "-2"), ("7 % - 3", "-2.93"), ("50% -10%", "0.4"),
     ("50% / 2", "0.25"), ("17 % 5", "2"), ("17%5", "2"), ("17 % (5)", "2"), ("-17 % 5", "3"),
     ("17 mod -5", "-3"), ("7.5 mod 2", "1.5"), ("17 % sqrt(25)", "2"), ("10% mod 3%", "0.01"),
 ])
@@ -149,6 +150,7 @@ def test_code_is_refused(expression: str) -> None:
     ("* 2", "not expected"), ("2(3)", "write * to multiply"), ("2 3", "write * to multiply"),
     ("(1)(2)", "write * to multiply"), ("2pi", "write * to multiply"), ("5 km", "write * to multiply"),
     ("2 of 3", "write * to multiply"), ("3!!", "not expected"), ("2⁻", "not expected"),
+    ("max(1,000,2)", "group thousands"), ("sum(2,500,1,000)", "group thousands"),
     ("x + 1", "'x' is not known"), ("What is 2+2", "'What' is not known"), ("十", "'十' is not known"),
     ("of", "not expected"), ("1 / 0", "divides by zero"), ("5 % 0", "divides by zero"),
     ("0 ^ -1", "divides by zero"), ("1 // 0", "divides by zero"), ("log(10, 1)", "divides by zero"),

@@ -48,6 +48,10 @@ def test_it_is_now(place: str) -> None:
     ("europe/paris", "Europe/Paris"), ("Paris, France", "Europe/Paris"), ("St. Petersburg", "Europe/Moscow"),
     ("São Paulo", "America/Sao_Paulo"), ("Sao Paulo", "America/Sao_Paulo"),
     ("Anchorage", "America/Anchorage"), ("UK", "Europe/London"), ("东京", "Asia/Tokyo"),
+    ("New York, USA", "America/New_York"), ("San Francisco, California, USA", "America/Los_Angeles"),
+    ("纽约，美国", "America/New_York"), ("New York, New York", "America/New_York"),
+    ("Kathmandu, Nepal", "Asia/Kathmandu"), ("Lisbon, Portugal", "Europe/Lisbon"),
+    ("Boston, MA", "America/New_York"), ("Tokyo time", "Asia/Tokyo"), ("北京时间", "Asia/Shanghai"),
     ("Xi'an", "Asia/Shanghai"), ("Etc/GMT+8", "Etc/GMT+8"), ("America/Indiana/Knox", "America/Indiana/Knox"),
 ])
 def test_places(place: str, zone: str) -> None:
@@ -64,6 +68,7 @@ def test_every_place_of_the_table_is_a_zone_here() -> None:
 
 @pytest.mark.parametrize(("place", "offset"), [
     ("UTC", 0), ("gmt", 0), ("Z", 0), ("UTC+8", 480), ("utc + 08:00", 480), ("GMT-3:30", -210),
+    ("UTC−5", -300), ("UTC-12", -720),
     ("UTC+0545", 345), ("UTC+14", 840),
 ])
 def test_offsets(place: str, offset: int) -> None:
@@ -72,6 +77,8 @@ def test_offsets(place: str, offset: int) -> None:
 
 @pytest.mark.parametrize(("place", "hint"), [
     ("Atlantis", "such as Beijing"), ("../etc/passwd", "such as Beijing"), ("火星", "such as Beijing"),
+    ("Paris, Texas", '"Paris" alone is in Europe/Paris'), ("Melbourne, Florida", "Australia/Melbourne"),
+    ("Perth, Scotland", "Australia/Perth"), ("Nowhere, Japan", "such as"), ("UTC-13", "no such offset"),
     ("UTC+25", "no such offset"), ("UTC+5:99", "such as Beijing"), (",", "such as Beijing"),
     ("CST", "such as"),
 ])

@@ -185,7 +185,10 @@ class _Parser:
             self.at += 1
             value = _power(value, Fraction(exponent))
         following = self.tokens[min(self.at + 1, len(self.tokens) - 1)][0]
-        if self.next == "%" and (following in ("of", "mod") or not re.match(r"[\w.(√]", following)):
+        # `7 % -3` is modulo: the sign belongs to the number. `7% - 3` and `7%-3` take 3 from a percentage.
+        signed = re.match(r"\s%\s*[+-](?=\S)", self.text[max(0, self.tokens[self.at][1] - 1):])
+        if self.next == "%" and (
+                following in ("of", "mod") or not (signed or re.match(r"[\w.(√]", following))):
             self.at += 1
             value = value / 100
             self.is_percent = True
@@ -217,7 +220,8 @@ class _Parser:
             raise _error(f"{name} needs its values in brackets, such as {name}(2)")
         values = self.arguments(")")
         written = self.text[start : self.tokens[self.at - 1][1]]
-        if re.search(r"\d,\d{3}(?!\d)", written) and re.search(r",\s", written):
+        grouped = re.search(r"\d,\d{3}(?!\d)", written) and re.search(r",\s", written)
+        if grouped or re.search(r"\d,0\d\d(?!\d)", written):  # "012" is no number of its own
             raise _error(f"its commas may group thousands or separate values: inside {name}(...) "
                          "write numbers without thousands commas, as in sum(1234, 2500)")
         function, least, most = _FUNCTIONS[name]

@@ -86,6 +86,19 @@ Pacific/Honolulu hawaii 檀香山 夏威夷
 """
 
 
+# Behind a comma: "Paris, Texas" is not the one in France.
+_AMERICAN = """
+usa us united_states united_states_of_america america canada 美国 加拿大
+alabama al alaska ak arizona az arkansas ar california ca colorado co connecticut ct delaware de florida fl
+georgia ga hawaii hi idaho id illinois il indiana in iowa ia kansas ks kentucky ky louisiana la maine me
+maryland md massachusetts ma michigan mi minnesota mn mississippi ms missouri mo montana mt nebraska ne
+nevada nv new_hampshire nh new_jersey nj new_mexico nm new_york ny north_carolina nc north_dakota nd ohio oh
+oklahoma ok oregon or pennsylvania pa rhode_island ri south_carolina sc south_dakota sd tennessee tn texas tx
+utah ut vermont vt virginia va washington wa west_virginia wv wisconsin wi wyoming wy dc
+alberta ab british_columbia bc manitoba mb ontario on quebec qc nova_scotia ns saskatchewan sk
+"""
+
+
 def now(place: str = "") -> str:
     """Get the date, weekday and time. Use it for every question about today or now; the input is a city or a
     time zone, such as Beijing, 纽约 or Europe/Paris, or nothing for the local time.
@@ -96,7 +109,7 @@ def now(place: str = "") -> str:
     place = " ".join(place.split())
     if not place:
         return _line(datetime.now().astimezone(), "local time")
-    plain = place.replace(" ", "").upper()
+    plain = place.replace(" ", "").replace("−", "-").upper()
     if offset := re.fullmatch(r"(?:UTC|GMT|Z)(?:([+-])(\d{1,2})(?::?([0-5]\d))?)?", plain):
         return _line(datetime.now(_fixed(*offset.groups())), plain)
     zone, name = _zone(place)
@@ -112,7 +125,7 @@ def _line(moment: datetime, where: str) -> str:
 
 def _fixed(sign: str | None, hours: str | None, minutes: str | None) -> tzinfo:
     offset = timedelta(hours=int(hours or 0), minutes=int(minutes or 0))
-    if offset > timedelta(hours=14):
+    if offset > timedelta(hours=12 if sign == "-" else 14):
         raise ToolError("There is no such offset: UTC-12:00 to UTC+14:00 exist.")
     return timezone(-offset if sign == "-" else offset)
 
@@ -122,12 +135,23 @@ def _zone(place: str) -> tuple[tzinfo, str]:
     if not zones:
         raise ToolError("This computer has no time zones: a person has to pip install tzdata. "
                         "Only the local time and offsets such as UTC+8 work.")
-    # "Beijing, China" and "北京市" are found by "Beijing" and "北京".
-    for written in (place, re.split("[,，]", place)[0].strip(), place.removesuffix("市")):
+    # "Beijing, China", "北京市" and "北京时间" are found by "Beijing" and "北京", "Paris, Texas" is not.
+    city, *more = (piece.strip() for piece in re.split("[,，]", place))
+    near, region = zones.get(_plain(city), ""), _plain(more[-1]) if more else ""
+    if region.replace(" ", "_") in _AMERICAN.split():
+        fits = near.startswith(("America/", "Pacific/Honolulu"))
+    else:
+        fits = region not in zones or not near or len({_offset(near), _offset(zones[region])}) == 1
+    for written in (place, city if fits else "", re.sub(r"(?i)(?:市|时间| time)\Z", "", place)):
         if zone := zones.get(_plain(written)):
             return ZoneInfo(zone), f"{written} ({zone})" if written != zone else zone
-    raise ToolError(f'The place "{place}" is not known. Write a large city nearby or a time zone, '
+    alone = f' "{city}" alone is in {near}.' if near else ""
+    raise ToolError(f'The place "{place}" is not known.{alone} Write a large city nearby or a time zone, '
                     "such as Beijing, New York, Europe/Paris or UTC+8.")
+
+
+def _offset(zone: str) -> timedelta | None:
+    return datetime.now(ZoneInfo(zone)).utcoffset()
 
 
 @lru_cache(maxsize=1)
@@ -146,4 +170,4 @@ def _zones() -> dict[str, str]:
 
 
 def _plain(name: str) -> str:
-    return re.sub("[ _.-]+", " ", name.casefold()).strip()
+    return re.sub("[ _,，-]+", " ", name.casefold().replace(".", "")).strip()
