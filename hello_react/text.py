@@ -35,8 +35,7 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 # C0 and C1 controls but tab and newline, and the marks that reorder text on screen.
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\u2028\u2029]")
 # Scripts written without blanks between words; each sign is about one token.
-_WIDE = re.compile("[\u1100-\u11ff\u2e80-\u9fff\ua960-\ua97f\uac00-\ud7ff\uf900-\ufaff\ufe30-\ufe4f"
-                   "\uff00-\uffef\U00020000-\U0003ffff]")
+_BEYOND = re.compile("[^\x00-\u052f]+")  # Latin, Greek and Cyrillic
 
 
 def whole_signs(text: str) -> str:
@@ -68,7 +67,8 @@ def clip(text: str, limit: int) -> str:
 
 _BROKEN_OFF = {
     "failure": re.compile(r"error|fail|abort|cancel|time.?out|insufficient|malformed", re.I),
-    "filter": re.compile(r"filter|sensitive|safety|moderat|refus|guardrail|prohibit|block|recitation", re.I),
+    "filter": re.compile(
+        r"filter|sensitive|safety|moderat|refus|guardrail|prohibit|block|recitation|spii", re.I),
     "length": re.compile(r"length|max\w{0,20}token|token.?limit|context.?window|truncat", re.I),
 }
 
@@ -82,9 +82,10 @@ def broken_off(reason: str) -> str:
 
 
 def estimate_tokens(text: str) -> int:
-    """About how many tokens `text` takes: one for each Chinese, Japanese or Korean sign, else one per 4."""
-    wide = len(_WIDE.findall(text))
-    return wide + (len(text) - wide + 3) // 4
+    """About how many tokens `text` takes: one for 4 Latin, Greek or Cyrillic letters or signs, of all others
+    one for 3 bytes, which is one Chinese or Thai sign."""
+    beyond = "".join(_BEYOND.findall(text))
+    return (len(text) - len(beyond) + 3) // 4 + (len(beyond.encode("utf-8", "replace")) + 2) // 3
 
 
 _BRACKETS = {"[": ("[", "]"), "(": ("(（", ")）"), "（": ("(（", ")）"), "{": ("{", "}"), "【": ("【", "】"),

@@ -139,7 +139,7 @@ def test_halves_of_a_sign_are_joined_and_a_half_alone_is_replaced(text, whole):
 @pytest.mark.parametrize(("kind", "reasons"), [
     ("failure", "error ERROR network_error abort cancelled USER_CANCEL timeout insufficient_system_resource "
                 "malformed_function_call"),
-    ("filter", "content_filter sensitive SAFETY refusal guardrail_intervened PROHIBITED_CONTENT RECITATION"),
+    ("filter", "content_filter sensitive SAFETY refusal guardrail_intervened PROHIBITED_CONTENT RECITATION SPII"),
     ("length", "length max_tokens max_output_tokens max_new_tokens max_length model_length token_limit "
                "model_context_window_exceeded repetition_truncation"),
     ("", "stop tool_calls function_call tool_use eos eos_token stop_sequence end_turn COMPLETE normal none"),
@@ -158,6 +158,9 @@ def test_estimate_tokens():
     assert estimate_tokens("") == 0
     assert estimate_tokens("abcde") == 2
     assert estimate_tokens("你好 abcd") == 4
+    assert estimate_tokens("สวัสดี") == 6
+    assert estimate_tokens("مرحبا") == 4
+    assert estimate_tokens("🙂🙂🙂") == 4
 
 
 def test_redact():
