@@ -349,10 +349,12 @@ class ChunkReading(TextReading):
         whole = not isinstance(delta, dict)
         if whole:  # a message; after deltas it only repeats them
             delta = {} if self._deltas else _dict(choice.get("message")) or {"content": choice.get("text")}
-        elif any(value for name, value in delta.items() if name != "role"):
-            self._deltas = True
+        elif not self._deltas:
+            self._deltas = any(value for name, value in delta.items() if name != "role")
         content = delta.get("content") or delta.get("refusal")
-        thought = delta.get("reasoning_content") or delta.get("reasoning") or _content(content, "thinking")
+        thought = delta.get("reasoning_content") or delta.get("reasoning")
+        if isinstance(content, (list, dict)):
+            thought = thought or _content(content, "thinking")
         if isinstance(thought, str):
             yield from self.add_thought(thought)
         if content and (text := _content(content)):
