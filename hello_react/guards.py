@@ -51,16 +51,20 @@ class Deadline:
 
 
 class Repeats:
-    """How often each call came back with the same result."""
+    """How often each call came back with the same result.
+
+    Attributes:
+        counts: by tool, input (its blanks made one) and result.
+    """
 
     def __init__(self) -> None:
-        self._counts: Counter[tuple[str, str, str]] = Counter()
+        self.counts: Counter[tuple[str, str, str]] = Counter()
 
     def seen(self, tool: str, input: str, result: str) -> int:
         """Note one more call; how often this call had this result by now."""
         key = (tool, " ".join(input.split()), result)
-        self._counts[key] += 1
-        return self._counts[key]
+        self.counts[key] += 1
+        return self.counts[key]
 
 
 class History(Generic[Entry]):

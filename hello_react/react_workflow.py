@@ -210,7 +210,7 @@ class ReActWorkflow(Workflow):
             run = self.agent.begin(await ctx.get("question"), conversation)
             for done in await ctx.get("steps"):
                 self.agent.record(run, done)
-            run.repeats._counts.update(dict(await ctx.get("repeats", [])))
+            run.repeats.counts.update(dict(await ctx.get("repeats", [])))
             vars(run).update(await ctx.get("progress", {}))
             self._runs[ctx] = run
             _show(ctx, RunStarted(run.question, run.tools.names, self.agent.max_steps))
@@ -251,7 +251,7 @@ class ReActWorkflow(Workflow):
         steps = [replace(done, observations=tuple(replace(seen, value=None) for seen in done.observations))
                  for done in run.steps]
         await ctx.set("steps", steps)  # values of tools may be anything, also what can't be saved
-        await ctx.set("repeats", [*run.repeats._counts.items()])
+        await ctx.set("repeats", [*run.repeats.counts.items()])
         await ctx.set("progress", {name: getattr(run, name) for name in _PROGRESS})
         return returned[0]
 

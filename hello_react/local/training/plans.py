@@ -469,6 +469,7 @@ def _in_words(expression: str) -> str:
 
 
 def _steps(expression: str) -> list[str]:
+    """What is done to the running result, from the first operation on; what has no words is calculated."""
     depths = list(itertools.accumulate((sign == "(") - (sign == ")") for sign in expression))
     for signs in ("+-", "*/"):
         for place in range(len(expression) - 2, 0, -1):
