@@ -327,6 +327,53 @@ def test_an_unknown_name_opens_nothing_and_similar_titles_are_listed(name: str, 
     assert "No page is open" in encyclopedia.lookup("the")
 
 
+@pytest.mark.parametrize(("query", "title", "said"), [
+    ("The Night Watch", "Amsterdam", "painted by Rembrandt in 1642"),
+    ("heart transplants", "Cape Town", "3 December 1967"),
+    ("first human heart transplant", "Cape Town", "3 December 1967"),
+    ("metal liquid at room temperature", "Mercury (element)", "the only metal that is liquid"),
+    ("Shakespeare's sonnets about love", None, ""),
+    ("sonnet", "William Shakespeare", "154 sonnets"),
+])
+def test_what_has_no_article_is_shown_where_another_one_mentions_it(
+    query: str, title: str | None, said: str
+) -> None:
+    encyclopedia = Encyclopedia()
+    answer = encyclopedia.search(query)
+    quoted = re.search(r'Mentioned in ([^:]+): "([^"]+)"', answer)
+    assert (quoted[1] if quoted else None) == title
+    assert quoted is None or said in quoted[2]
+    if title:
+        assert "No page is open" in encyclopedia.lookup("the")
+
+
+def test_two_mentions_at_most_those_in_the_order_of_the_query_first(tmp_path: Path) -> None:
+    path = tmp_path / "own.jsonl"
+    texts = {f"Port {n}": f"Port {n} is a port. It has a red crane number {n}." for n in range(3)}
+    texts["Port 9"] = "Port 9 is a port. A crane of red iron stands there, a number of ships came."
+    path.write_text("\n".join(json.dumps({"title": t, "text": x}) for t, x in texts.items()), encoding="utf-8")
+    answer = Encyclopedia(path).search("red crane number")
+    assert re.findall(r"Mentioned in ([^:]+):", answer) == ["Port 0", "Port 1"]
+    assert answer.count("Mentioned in") == 2
+
+
+def test_words_that_stand_in_many_articles_are_not_quoted() -> None:
+    assert "Mentioned" not in Encyclopedia().search("century")
+    assert "Mentioned" not in Encyclopedia().search("铁路")
+
+
+@pytest.mark.parametrize(("query", "meant"), [
+    ("EFFEL TOWER", "Eiffel Tower"), ("mount everst", "Mount Everest"), ("makong", "Mekong"),
+    ("Haskel", "Haskell"), ("Javascrip", "JavaScript"), ("Lake Bikal", "Lake Baikal"),
+    ("Titanic", None), ("Jaws", None), ("Kale", None), ("Beethoven", None), ("Nil", None),
+])
+def test_a_slip_of_the_finger_is_asked_about(query: str, meant: str | None) -> None:
+    answer = Encyclopedia().search(query)
+    assert answer.startswith(f"I could not find {query}")
+    asked = re.search(r"Did you mean (.+?)\?", answer)
+    assert (asked[1] if asked else None) == meant
+
+
 def test_a_comparison_lists_both_titles() -> None:
     for query in ("Is K2 higher than Kangchenjunga?", "Kangchenjunga vs K2"):
         listed = Encyclopedia().search(query)

@@ -1,8 +1,8 @@
 """Search and Lookup over a small encyclopedia that ships with the package: ReAct as in its paper, offline.
 
 Takes a name ("Mount Everest", "capital of France", "珠穆朗玛峰有多高"); gives the article as one line, the
-choices if the name has several, or similar titles, ranked by SQLite's full-text search. It opens no article
-that the query does not name. Leaves out long pages: the articles, in English, are short.
+choices if the name has several, or similar titles, ranked by SQLite's full-text search, with sentences that
+mention it. It opens no article that the query does not name. Leaves out long pages: the articles, in English, are short.
 
     >>> encyclopedia = Encyclopedia()
     >>> encyclopedia.search("Mercury")
@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ..errors import ToolError
-from .page import Page
+from .page import Page, sentences
 
 # Letters and signs written without blanks between words, but not their punctuation.
 _CJK = ("[\u1100-\u11ff\u2e80-\u2fdf\u3005-\u3007\u3021-\u3029\u3040-\u30fa\u30fc-\u9fff\uf900-\ufaff"
@@ -61,6 +61,7 @@ _CJK_ASIDE = re.compile(
 _SMALL = frozenset(_SMALL_WORDS.split())
 _NO_PAGE = "No page is open. Use Search first, such as Search[Paris], then Lookup."
 _MOST_SIMILAR = 5
+_MOST_MENTIONS = 2  # sentences shown; words that stand in more than thrice as many articles show none
 
 
 def _key(text: str) -> str:
@@ -226,6 +227,36 @@ class _Index:
                 found.append(_Match(article, name, fits, score))
         return found
 
+    def meant(self, key: str) -> str:
+        """The title whose name is spelt like the query but for a slip of the finger or two; else empty."""
+        slips = 1 if len(key) < 10 else 2
+        if not 5 <= len(key) < 80:
+            return ""
+        for name in difflib.get_close_matches(key, self.named, n=3, cutoff=0.75):
+            same = sum(block.size for block in difflib.SequenceMatcher(None, key, name).get_matching_blocks())
+            if abs(len(key) - len(name)) <= slips and len(key) + len(name) - 2 * same <= 2 * slips:
+                return self.named[name][0].title
+        return ""
+
+    def mentions(self, key: str) -> list[tuple[str, str]]:
+        """Titles and sentences that hold every word of the query, if they are rare; those in its order first."""
+        words = _words(key)
+        wanted = set(words) - _ASIDE
+        if not wanted or _chinese(key):
+            return []
+        found = []
+        for article in self.articles:
+            if not wanted <= article.words:
+                continue
+            for sentence in sentences(article.text):
+                line = _padded(_words(_key(sentence)))
+                if wanted <= set(line.split()):
+                    found.append((_padded(words) not in line, article.title, sentence))
+                    break
+        if len(found) > 3 * _MOST_MENTIONS:
+            return []
+        return [(title, said) for _, title, said in sorted(found, key=lambda one: one[0])[:_MOST_MENTIONS]]
+
     def similar(self, key: str) -> list[str]:
         """Titles that share a name, a spelling or words with the query, best first."""
         named = sorted((m for m in self.matches(key) if len(m.name) + len(_chinese(m.name)) > 2),
@@ -286,8 +317,9 @@ class Encyclopedia:
         as Mount Everest.
 
         Returns:
-            "Title: text" in one line; the choices if the name means several articles; similar titles if no
-            article has it. Only the first opens a page for `lookup`.
+            "Title: text" in one line; the choices if the name means several articles; if no article has it,
+            similar titles, and sentences of other articles that mention it. Only the first opens a page for
+            `lookup`.
         """
         self._page = None
         shown = " ".join(query.split())
@@ -305,7 +337,10 @@ class Encyclopedia:
             return f"{found[0].title}: {found[0].text}"
         similar = index.similar(key)
         if similar:
-            return f"I could not find {shown}. Similar: {_listed(similar)}."
+            meant = index.meant(key)
+            more = [f"Did you mean {meant}?"] if meant else []
+            more += [f'Mentioned in {title}: "{said}"' for title, said in index.mentions(key)]
+            return " ".join([f"I could not find {shown}.", *more, f"Similar: {_listed(similar)}."])
         return f"I could not find {shown}, nor anything like it. Search for a name, in one to three words."
 
     def lookup(self, keyword: str) -> str:
