@@ -198,11 +198,11 @@ def custom_tool(world: World) -> tuple[Tool, Maker, Stub]:
     """A tool from the tables, or made of a thing and a quality, or a shipped one; its results are made up."""
     rng, words = world.rng, world.words
     kind = rng.random()
-    if kind < 0.1:
+    if kind < 0.08:
         return _shipped_tool(world)
-    if kind < 0.2:
+    if kind < 0.16:
         return _setting_tool(world)
-    if kind < 0.55:
+    if kind < 0.72:
         names, texts, parameters, asked, given, results, answer = (
             part.strip() for part in rng.choice(phrases.TOOLS)
         )

@@ -86,3 +86,5 @@ READING = _lines("READING")
 """Questions on the shipped articles: title | question | answer, or "-" and a word that the article lacks."""
 TWO_FACTS = _lines("TWO_FACTS")
 """On two facts of articles: what is done | title | title | question | words of the one | of the other."""
+MENTIONED = _lines("MENTIONED")
+"""On what has no article: the title of one that mentions it | what is searched | question | answer, or "-"."""

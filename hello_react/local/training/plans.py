@@ -387,7 +387,7 @@ def _not_described(script: Script) -> None:
     words = script.rng.choice(_EXTREMES)
     script.ask(script.compared("NOT_THE", words=words, place=place), place, words)
     seen = script.act(f"I look for the {words} in {place}.", script.kit.search, f"{words} in {place}")
-    if not seen.startswith(("I could not", "Could not")):
+    if not seen.startswith(("I could not", "Could not")) or " Mentioned in " in seen:
         raise Unsuited
     script.finish("None of the similar ones is meant.", NOT_FOUND)
 
@@ -1105,8 +1105,42 @@ def _opened(script: Script, subject: Subject, answer: str, thought: str) -> str:
     if answer not in seen:
         raise Unsuited
     script.look_in_vain("It does not say this; I look it up.", 0.25)
+    return _said(subject, answer)
+
+
+def _said(subject: Subject, answer: str) -> str:
+    """The sentence of an article that tells `answer`, if it is short enough for a thought."""
     sentence = next(one for one in re.split(r"(?<=[a-z)\d]\.) (?=[A-Z])", subject.text) if answer in one)
     return sentence if len(sentence) < 160 else f"The article says {answer}."
+
+
+def _mentioned(script: Script) -> None:
+    """A question on what has no article of its own: another one mentions it, and tells the answer or not."""
+    if not script.kit.is_encyclopedia:
+        raise Unsuited
+    title, searched, question, answer = script.one_of(phrases.MENTIONED).split(" | ")
+    subject = next(one for one in script.world.real if one.title == title)
+    question, answer = subject.as_here(question), subject.as_here(answer)
+    script.ask(question, searched, answer)
+    seen = script.act(f"I look up {searched}.", script.kit.search, searched)
+    before, _, mention = seen.partition(f' Mentioned in {title}: "')
+    if not mention or (answer != "-" and subject.text.count(answer) != 1):
+        raise Unsuited
+    if answer in re.split(" Mentioned in | Similar: ", mention)[0] and answer != "-":
+        script.finish(_said(subject, answer), answer)
+        return
+    if " Mentioned in " in before:
+        raise Unsuited
+    if answer in (title, subject.name.removeprefix("the ")):
+        script.finish(f"That is {subject.name}.", answer)
+        return
+    seen = script.act(f"The article on {title} may tell it.", script.kit.search, title)
+    if subject.text not in seen:
+        raise Unsuited
+    if answer == "-":
+        script.finish("The article does not tell this.", NOT_FOUND)
+    else:
+        script.finish(_said(subject, answer), answer)
 
 
 def _unknown(script: Script) -> None:
@@ -1139,6 +1173,8 @@ def _unknown(script: Script) -> None:
         f"I look up {wrong}." if question else f"I need the {noun} of {wrong}.", script.kit.search, wrong
     )
     if "could not find" not in seen or subject.title not in seen or wrong == plain:
+        raise Unsuited
+    if " Did you mean " in seen and f" Did you mean {subject.title}?" not in seen:
         raise Unsuited
     if question:
         _told(script, subject, answer, f"{subject.title} must be meant.")
@@ -1295,12 +1331,13 @@ PLANS: dict[str, tuple[Callable[[Script], None], float]] = {
     "fact": (_fact, 22),
     "reading": (_reading, 76),
     "two facts": (_two_facts, 56),
-    "sum": (_sum, 66),
-    "tool": (_tool, 36),
-    "difference": (_difference, 13),
+    "mentioned": (_mentioned, 50),
+    "sum": (_sum, 76),
+    "tool": (_tool, 46),
+    "difference": (_difference, 11),
     "together": (_together, 6),
-    "which": (_which, 26),
-    "older": (_older, 9),
+    "which": (_which, 20),
+    "older": (_older, 7),
     "age": (_age, 5),
     "span": (_span, 5),
     "two hops": (_two_hops, 20),
