@@ -1,8 +1,9 @@
 """Search and Lookup over a small encyclopedia that ships with the package: ReAct as in its paper, offline.
 
 Takes a name ("Mount Everest", "capital of France", "珠穆朗玛峰有多高"); gives the article as one line, the
-choices if the name has several, or similar titles, ranked by SQLite's full-text search, with sentences that
-mention it. It opens no article that the query does not name. Leaves out long pages: the articles, in English, are short.
+choices if the name has several; or similar titles, ranked by SQLite's full-text search, with sentences that
+mention it. It opens no article that the query does not name. Leaves out long pages: the articles, in
+English, are short.
 
     >>> encyclopedia = Encyclopedia()
     >>> encyclopedia.search("Mercury")
@@ -239,7 +240,7 @@ class _Index:
         return ""
 
     def mentions(self, key: str) -> list[tuple[str, str]]:
-        """Titles and sentences that hold every word of the query, if they are rare; those in its order first."""
+        """Titles and sentences that hold all words of the query, if these are rare; those in its order first."""
         words = _words(key)
         wanted = set(words) - _ASIDE
         if not wanted or _chinese(key):

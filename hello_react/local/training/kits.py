@@ -215,11 +215,12 @@ def custom_tool(world: World) -> tuple[Tool, Maker, Stub]:
             slots["last"] = result
             slots["score"] = ":".join(re.findall(r"\d+", result)[-2:])
             slots["version"] = ".".join(re.findall(r"\d+", result)[-2:])
+            told = fill(answer, slots)
             return (
                 fill(rng.choice(asked.split("|")), slots),
                 fill(given, slots),
                 result,
-                fill(answer, slots),
+                told if told in result else result,  # other words could not be learnt
             )
 
         return tool, make, stub
@@ -321,7 +322,7 @@ def _setting_tool(world: World) -> tuple[Tool, Maker, Stub]:
         )
         given = json.dumps({first: key, second: int(value) if number else value}, ensure_ascii=False)
         result = rng.choice(["done", "saved", f"{spoken} is now {value}", "ok"])
-        return asked, given, result, f"The {spoken} of {spoken_thing} {key} is now {value}."
+        return asked, given, result, result
 
     return tool, make, stub
 

@@ -87,4 +87,4 @@ READING = _lines("READING")
 TWO_FACTS = _lines("TWO_FACTS")
 """On two facts of articles: what is done | title | title | question | words of the one | of the other."""
 MENTIONED = _lines("MENTIONED")
-"""On what has no article: the title of one that mentions it | what is searched | question | answer, or "-"."""
+"""On what has no article: title of one that mentions it | what is searched | question | answer, or "-"."""
