@@ -240,7 +240,7 @@ class _Index:
         return ""
 
     def mentions(self, key: str) -> list[tuple[str, str]]:
-        """Titles and sentences that hold all words of the query, if these are rare; those in its order first."""
+        """Titles and sentences with all words of the query, if these are rare; those in its order first."""
         words = _words(key)
         wanted = set(words) - _ASIDE
         if not wanted or _chinese(key):
