@@ -24,7 +24,7 @@ from typing import Any
 
 from . import llm
 from .background import iterate_in_thread
-from .errors import HelloReactError
+from .errors import HelloReactError, ToolError
 from .events import Message, Notice, Reply, Step, Token
 from .memory import Conversation
 from .parser import Action, Finish, parse
@@ -302,6 +302,10 @@ class FunctionTool(BaseTool):
     def __call__(self, /, *args: Any, **kwargs: Any) -> ToolOutput:
         """Run the function. Raises what it raises, and ToolError if the arguments don't fit."""
         names = [parameter.name for parameter in self.tool.parameters]
+        twice = kwargs.keys() & names[:len(args)]
+        if twice or len(args) > len(names):
+            wrong = f"{min(twice)!r} twice" if twice else f"{len(args)} values for {len(names)} parameters"
+            raise ToolError(f"{self.tool.name} was given {wrong}.")
         kwargs.update(zip(names, args, strict=False))
         given: Any = kwargs
         if list(kwargs) == ["input"] and "input" not in names:  # plain text, as `Search[Oslo]` has it

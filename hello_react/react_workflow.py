@@ -22,6 +22,7 @@ from . import events
 from .agent import ReActAgent, Run
 from .background import iterate_in_thread
 from .events import Message, Observation, Reply, RunEnded, RunStarted, Step, Token
+from .guards import Deadline
 from .memory import Conversation
 from .parser import Action, Turn
 from .tools import ToolExecutor
@@ -107,8 +108,10 @@ class ReActWorkflow(Workflow):
     """Runs an agent: `answer = await workflow.run(input="...")`.
 
     A context given to run after run carries the conversation from one to the next, also when it was saved and
-    loaded in between; a run that was saved half-way goes on with what it had still to do. Its stream then
-    begins with a `RunStarted` of its own and holds no earlier steps: a trace of it can't be replayed.
+    loaded in between; a run that was cancelled or saved half-way goes on with what it had still to do. Its
+    stream then begins with a `RunStarted` of its own and holds no earlier steps: a trace of it can't be
+    replayed. What tools keep in mind, such as an open page, is not saved, nor does it outlast a call that was
+    cut short. If a subclass gives a step a retry policy, each attempt that fails shows a `RunEnded`.
 
     Args:
         llm_client: the model, as for `ReActAgent`.
@@ -118,7 +121,7 @@ class ReActWorkflow(Workflow):
         memory: makes the conversation that a context begins with, with your limits. It may also give one that
             you keep yourself: what the context has beyond its turns is added to it.
         ask_person: show each call of a tool that is there as an `ApprovalRequiredEvent`, and wait for an
-            `ApprovalEvent`.
+            `ApprovalEvent`. The agent's `time_limit` does not run meanwhile.
         timeout: seconds that a run may take before it ends with an error; `time_limit` ends it with a result.
         verbose: writes which step ran and what it produced.
         num_concurrent_runs: how many runs go on at a time; None: any.
@@ -142,6 +145,7 @@ class ReActWorkflow(Workflow):
         self.agent = agent_class(llm_client, tool_executor, max_steps, **options)
         self.memory, self.ask_person = memory, ask_person
         self._runs: WeakKeyDictionary[Context[Any], Run] = WeakKeyDictionary()
+        self._tools: WeakKeyDictionary[Context[Any], ToolExecutor] = WeakKeyDictionary()  # of those runs
 
     # --- the steps
 
@@ -155,6 +159,7 @@ class ReActWorkflow(Workflow):
         await ctx.set("repeats", [])
         await ctx.set("progress", {})
         self._runs.pop(ctx, None)
+        self._tools.pop(ctx, None)
         await self._run_of(ctx)
         return PrepareEvent()
 
@@ -189,12 +194,14 @@ class ReActWorkflow(Workflow):
         """Runs the tools; whatever goes wrong in one is an observation."""
         run = await self._run_of(ctx)
         if self.ask_person:
-            verdicts: dict[Action, bool | str] = {}
+            left, verdicts = run.deadline.left, dict[Action, bool | str]()
+            del self._runs[ctx]  # if this is interrupted, it goes on with a run that has time of its own
             for call in self.agent.pick(ev.turn):
                 if call.tool in run.tools.names:
                     word = await ctx.wait_for_event(ApprovalEvent, ApprovalRequiredEvent(call=call),
                                                     requirements={"call": call})
                     verdicts[call] = word.verdict
+            run.deadline = Deadline(left)
             run.approve = lambda call: verdicts.get(call, True)
         return await self._observe(ctx, run, ev.reply, ev.turn)
 
@@ -204,10 +211,13 @@ class ReActWorkflow(Workflow):
         """The run of this context; that of a loaded or interrupted one is made of its saved steps."""
         if ctx not in self._runs:
             conversation = self.memory()
+            if isinstance(conversation, type) or not hasattr(conversation, "turns"):
+                raise ValueError(f"memory must make a Conversation, not {conversation!r:.60}")
             said = await ctx.get("memory", [])
             for turn in said[len(conversation):]:
                 conversation.add(turn.question, turn.answer, turn.messages)
             run = self.agent.begin(await ctx.get("question"), conversation)
+            run.tools, run.step_began = self._tools.setdefault(ctx, run.tools), run.began
             for done in await ctx.get("steps"):
                 self.agent.record(run, done)
             run.repeats.counts.update(dict(await ctx.get("repeats", [])))
@@ -217,6 +227,7 @@ class ReActWorkflow(Workflow):
         return self._runs[ctx]
 
     async def _observe(self, ctx: Context[Any], run: Run, reply: Reply, turn: Turn) -> PrepareEvent:
+        del self._tools[ctx]  # as with the run itself in `_tell`
         seen: list[events.Event] = []  # shown once they are saved: from then on no tool need run again
         await self._tell(ctx, run, self.agent.observe(run, reply, turn), seen.append)
         for event in seen:
@@ -242,12 +253,13 @@ class ReActWorkflow(Workflow):
             async for event in iterate_in_thread(work()):
                 show(event) if show else _show(ctx, event)
         except Exception as error:
+            self._tools[ctx] = run.tools
             if self.agent.fail(run, error) is None:
                 self._runs[ctx] = run  # its time is up; a loaded one gets time of its own
                 return None
             _show(ctx, RunEnded(self.agent.end(run, error)))
             raise
-        self._runs[ctx] = run
+        self._runs[ctx], self._tools[ctx] = run, run.tools
         steps = [replace(done, observations=tuple(replace(seen, value=None) for seen in done.observations))
                  for done in run.steps]
         await ctx.set("steps", steps)  # values of tools may be anything, also what can't be saved

@@ -16,12 +16,13 @@ declared steps, the context with its state and saved form, how a run is awaited)
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import functools
 import inspect
 import logging
 import sys
 import threading
-from collections import ChainMap, defaultdict, deque
+from collections import defaultdict, deque
 from collections.abc import Awaitable, Callable, Generator
 from pathlib import Path
 from typing import Any, ClassVar
@@ -35,7 +36,7 @@ from .workflow_parts import (  # isort: skip
     StepSpec, StopEvent, WorkflowCancelledError, WorkflowCancelledEvent, WorkflowConfigurationError,
     WorkflowError, WorkflowFailedEvent, WorkflowRuntimeError, WorkflowTimedOutEvent, WorkflowTimeoutError,
     anew, catch_error, check, check_number, check_timeout, current_job, declared, expect, listed,
-    loop_is_running, run_to_end, step, subclasses,
+    loop_is_running, marked, run_to_end, step,
 )
 
 __all__ = [
@@ -90,6 +91,7 @@ class WorkflowHandler(Awaited):
                 expect(self.ctx._run is self,
                        "this context is in use: it was given to another run before this one began")
                 self._thread, self._loop = threading.get_ident(), asyncio.get_running_loop()
+            self._context = contextvars.copy_context()  # all steps run in it, whoever sends their events
             self._future = self._loop.create_future()
             if self._workflow._run_places is None:
                 self._begin()
@@ -166,9 +168,11 @@ class WorkflowHandler(Awaited):
             self._queues.setdefault(name, deque()).append(job)
 
     def _launch(self, job: Job, delay: float = 0.0) -> None:
-        job.task = self._loop.create_task(self._attempt(job, delay))
+        context = self._context.copy()
+        # Not `create_task`: a loop with eager tasks would run the step before its job stands in `_jobs`.
+        job.task = context.run(asyncio.Task, self._attempt(job, delay), loop=self._loop)
         self._jobs[job] = None
-        job.task.add_done_callback(functools.partial(self._step_done, job))
+        job.task.add_done_callback(functools.partial(self._step_done, job), context=context)
 
     async def _attempt(self, job: Job, delay: float) -> Any:
         if delay > 0:
@@ -328,7 +332,7 @@ class Workflow:
     verbose: bool = False
     _run_places: Places | None = None
     _added_steps: ClassVar[dict[str, StepSpec]] = {}
-    _checked: ClassVar[Graph | None] = None
+    _checked: ClassVar[tuple[dict[Any, Any], Graph] | None] = None
 
     def __init__(self, timeout: float | None = 45.0, verbose: bool = False,
                  num_concurrent_runs: int | None = None) -> None:
@@ -356,15 +360,15 @@ class Workflow:
         check(spec is not None, f"function {name!r} is no step: put @step above it")
         check(name not in declared(cls), f"{cls.__name__} has a step {name!r}: choose another name")
         cls._added_steps = {**vars(cls).get("_added_steps", {}), name: spec}
-        for kind in (cls, *subclasses(cls)):
-            kind._checked = None
 
-    @classmethod
-    def _step_graph(cls) -> Graph:
-        if vars(cls).get("_checked") is None:
-            names = dict[str, Any](ChainMap(*({**vars(kind)} for kind in cls.__mro__)))
-            cls._checked = Graph(cls.__name__, declared(cls), names)
-        return cls._checked  # type: ignore[return-value]
+    def _step_graph(self) -> Graph:
+        cls, marks = type(self), marked(type(self))
+        checked = vars(cls).get("_checked")
+        if checked is None or checked[0] != marks:
+            checked = cls._checked = marks, Graph(cls)
+        own = [name for name in checked[1].steps if callable(vars(self).get(name))]
+        check(not own, f"{listed(own)} set on the object would not run: set it on the class, under @step")
+        return checked[1]
 
     def validate(self) -> None:
         """Checks the steps, as every run does before it begins.
@@ -420,7 +424,7 @@ class Workflow:
 
     def _new_run(self, ctx: Context[Any] | None, start: StartEvent | None,
                  fields: dict[str, Any]) -> WorkflowHandler:
-        kind = self._step_graph().start
+        graph = self._step_graph()
         ctx = Context(self) if ctx is None else ctx
         expect(isinstance(ctx, Context), f"ctx must be a Context, not {type(ctx).__name__}")
         owner, mine = type(ctx._workflow), type(self)
@@ -435,11 +439,11 @@ class Workflow:
             names = ", ".join(fields)
             expect(not (start and fields), f"give a start_event or fields of one, not both: {names}")
             if start is None and (fields or ctx._paused is None):
-                start = kind(**fields)
-            expect(start is None or isinstance(start, kind),
-                   f"start_event must be a {kind.__name__}, not {type(start).__name__}"
-                   f"{anew(type(start), kind)}")
-            ctx._workflow, ctx._graph = self, self._step_graph()
+                start = graph.start(**fields)
+            expect(start is None or isinstance(start, graph.start),
+                   f"start_event must be a {graph.start.__name__}, not {type(start).__name__}"
+                   f"{anew(type(start), graph.start)}")
+            ctx._workflow, ctx._graph = self, graph
             ctx._set_to_do(start)
             ctx._run = WorkflowHandler(ctx)
             return ctx._run

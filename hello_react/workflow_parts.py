@@ -459,9 +459,9 @@ def step(function: Any = None, *, workflow: type[Workflow] | None = None, num_wo
     """Makes a method a step of its workflow: it runs for each event of the classes in its annotation.
 
     An event goes to every step that names its class, else to those that name its nearest base class. A step
-    may also take a `Context`. `async def` steps run on the event loop. A plain `def` step runs in a thread of
-    its own, so it may block (the end of a run leaves it to itself), and it may use the methods of `Context`
-    that are not awaited.
+    may also take a `Context`; it sees the context variables of whoever began the run. `async def` steps
+    run on the event loop. A plain `def` step runs in a thread of its own, so it may block (the end of a run
+    leaves it to itself), and it may use the methods of `Context` that are not awaited.
 
     Args:
         workflow: for a plain function: the workflow class to add it to (as `add_step` does).
@@ -550,6 +550,16 @@ def declared(workflow: type[Workflow]) -> dict[str, StepSpec]:
     return steps
 
 
+def marked(workflow: type[Workflow]) -> dict[tuple[type, str], Any]:
+    """What a class and its base classes hold under the names of steps: another, once a step came, went or
+    was replaced.
+    """
+    holders = [(owner, {**vars(owner)}) for owner in workflow.__mro__[:-1]]
+    names = {name for _, held in holders for name, value in held.items() if hasattr(value, "_step")}
+    return {(owner, name): held[name] for owner, held in holders for name in (*names, "_added_steps")
+            if name in held}
+
+
 class Graph:
     """The steps of one workflow class, checked.
 
@@ -563,12 +573,14 @@ class Graph:
         WorkflowConfigurationError: the steps don't fit together; the message says what to add where.
     """
 
-    def __init__(self, owner: str, steps: dict[str, StepSpec], names: dict[str, Any]) -> None:
-        self.owner, self.steps = owner, steps
+    def __init__(self, workflow: type[Workflow]) -> None:
+        steps = declared(workflow)
+        self.owner, self.steps = workflow.__name__, steps
+        names = ChainMap(*({**vars(owner)} for owner in workflow.__mro__))
         for spec in steps.values():
             try:
                 if not spec.takes:
-                    spec.read(names)
+                    spec.read(dict(names))
             except (NameError, AttributeError) as error:
                 spec.check(False, f"has an annotation that can't be read ({error}): define or import the "
                                   "class before the workflow")
@@ -583,7 +595,7 @@ class Graph:
         if len(states) > 1:
             problems.append(f"the steps name {len(states)} state types: a context has one state")
         problems[:0] = [f"{len(problems)} problems"] if len(problems) > 1 else []
-        check(not problems, f"{owner}: " + "\n- ".join(problems))
+        check(not problems, f"{self.owner}: " + "\n- ".join(problems))
         self.start = next(kind for kind in self._taken if issubclass(kind, StartEvent))
         self.state_type: Any = next(iter(states), dict)
         self.classes = (*self._taken, *self._returned, self.state_type)
@@ -767,7 +779,7 @@ class Places:
                 run = self.waiting.popleft()
                 if not (run._finished or run._is_lost()):
                     self.taken.append(run)
-                    run._loop.call_soon_threadsafe(run._begin)
+                    run._loop.call_soon_threadsafe(run._begin, context=run._context)
 
 
 # --- how code waits for a run
@@ -961,7 +973,8 @@ class StateStore(Generic[S]):
 
     def __init__(self, state: S, kind: type | None = None) -> None:
         self._state, self._kind = state, kind or type(state)
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._editing = threading.Lock()
+        self._in_turn: weakref.WeakKeyDictionary[Any, asyncio.Lock] = weakref.WeakKeyDictionary()  # by loop
 
     async def get(self, key: str, default: Any = MISSING) -> Any:
         """The value under `key` (of a typed state: the attribute), or `default`.
@@ -982,12 +995,19 @@ class StateStore(Generic[S]):
         Raises:
             StateKeyError: a typed state declares no such attribute.
         """
+        self._expect_wanted()
         if isinstance(self._state, dict):
             self._state[key] = value
         elif self._declares(key):
             setattr(self._state, key, value)
         else:
             raise StateKeyError(f"{type(self._state).__name__} declares no {key!r}")
+
+    def _expect_wanted(self) -> None:
+        """Refuses what a step changes when its run is over: the state may be another run's by now."""
+        job = current_job.get(None)
+        if job is not None and job.run.ctx.store is self and job.run._finished:
+            job.run._expect_on()
 
     def _declares(self, key: str) -> bool:
         value = getattr(self._state, key, MISSING)
@@ -1004,6 +1024,7 @@ class StateStore(Generic[S]):
         Raises:
             WorkflowRuntimeError: it is of another class.
         """
+        self._expect_wanted()
         kind = type(state)
         expect(isinstance(state, self._kind),
                f"the state is a {self._kind.__name__}, not a {kind.__name__}{anew(kind, self._kind)}")
@@ -1012,11 +1033,14 @@ class StateStore(Generic[S]):
     @contextlib.asynccontextmanager
     async def edit_state(self) -> AsyncIterator[S]:
         """The state, for changes that take several steps: one such block at a time."""
-        loop = asyncio.get_running_loop()
-        if self._loop is not loop:  # a lock serves one event loop, a context may see several
-            self._loop, self._lock = loop, asyncio.Lock()
-        async with self._lock:
-            yield self._state
+        self._expect_wanted()
+        async with self._in_turn.setdefault(asyncio.get_running_loop(), asyncio.Lock()):
+            while not self._editing.acquire(blocking=False):  # a step in a thread may be at it
+                await asyncio.sleep(0.001)
+            try:
+                yield self._state
+            finally:
+                self._editing.release()
 
 
 current_job: contextvars.ContextVar[Job] = contextvars.ContextVar("hello_react_workflow_job")
@@ -1167,7 +1191,8 @@ class Context(Generic[S]):
         """The state, and what the run has still to do, as JSON values; call it in the run's own loop.
 
         Steps that are done are not run again; one that is under way starts anew when the run goes on. What
-        stands in the stream is not shown again: read all its questions before.
+        stands in the stream is not shown again: read all its questions before. Private attributes of pydantic
+        models are not saved.
 
         Raises:
             ContextSerializationError: something can't be saved; the message names it.

@@ -375,6 +375,16 @@ def test_a_function_tool_runs_with_keywords_places_and_text():
         tool(x=1, y=2, z=3)
 
 
+@pytest.mark.parametrize(("places", "keywords", "words"), [
+    ((1, 2, 3), {}, "^add was given 3 values for 2 parameters.$"),
+    ((1, 2), {"x": 5}, "^add was given 'x' twice.$"),
+    ((1,), {"x": 5}, "^add was given 'x' twice.$"),
+])
+def test_a_function_tool_drops_no_argument(places: Any, keywords: Any, words: str):
+    with pytest.raises(ToolError, match=words):
+        FunctionTool.from_defaults(add)(*places, **keywords)
+
+
 def note(payload: str) -> str:
     """Keeps a text."""
     return f"got {payload}"

@@ -44,11 +44,13 @@ from hello_react.react_workflow import (
     PrepareEvent,
     ReActWorkflow,
     StreamEvent,
+    ToolCallEvent,
 )
 from hello_react.tool_calling import ToolCallingAgent
 from hello_react.workflow import (
     Context,
     EventFieldError,
+    RetryPolicy,
     WorkflowCancelledError,
     WorkflowFailedEvent,
     WorkflowTimeoutError,
@@ -426,6 +428,12 @@ def test_a_failure_of_the_model_carries_the_steps_so_far():
     assert last.step_name == "ask_model"
 
 
+@pytest.mark.parametrize("memory", [lambda: None, lambda: Conversation, list])
+def test_a_memory_that_makes_no_conversation_is_refused(memory: Any):
+    with pytest.raises(ValueError, match=r"^memory must make a Conversation, not (None|<class .*|\[\])$"):
+        workflow(memory=memory).run_sync(input="q")
+
+
 def test_a_failed_run_leaves_no_turn_and_the_context_goes_on():
     run = workflow(ModelError("gone"), DONE)
 
@@ -565,6 +573,114 @@ def test_a_call_that_was_cut_short_is_no_repeat():
     assert [seen.text for seen in answer.reasoning[0].observations] == ["about Oslo"]
 
 
+class Book:
+    """Keeps the page that a run has opened."""
+
+    page = "none"
+
+    def for_run(self) -> Book:
+        return Book()
+
+    def search(self, query: str) -> str:
+        self.page = query
+        return f"opened {query}"
+
+    def lookup(self, word: str) -> str:
+        return f"{word} on {self.page}"
+
+    def tools(self) -> ToolExecutor:
+        tools = searching(self.search)
+        tools.register_tool("lookup", "Finds a word on the page.", self.lookup)
+        return tools
+
+
+LOOKUP = "Thought: Read it.\nAction: lookup[height]"
+
+
+class Retrying(ReActWorkflow):
+    @step(retry_policy=RetryPolicy(delay=0))
+    async def ask_model(self, ctx: Context[Any], ev: ModelInputEvent) -> ToolCallEvent | PrepareEvent:
+        return await super().ask_model(ctx, ev)
+
+    @step(retry_policy=RetryPolicy(delay=0))
+    async def run_tools(self, ctx: Context[Any], ev: ToolCallEvent) -> PrepareEvent:
+        return await super().run_tools(ctx, ev)
+
+
+def test_a_tool_keeps_its_page_when_the_model_is_asked_again():
+    replies = [SEARCH, ConnectionError("once"), LOOKUP, DONE]
+    answer = Retrying(ScriptedLLM(replies), Book().tools()).run_sync(input="q")
+    assert [seen.text for seen in answer.sources] == ["opened Oslo", "height on Oslo"]
+
+
+def test_a_tool_keeps_its_page_when_a_callback_failed_once():
+    verdicts = iter([True, None, True])
+
+    def approve(call: Action) -> bool:
+        verdict = next(verdicts)
+        if verdict is None:
+            raise OSError("nobody there")
+        return verdict
+
+    run = Retrying(ScriptedLLM([SEARCH, LOOKUP, DONE]), Book().tools(), approve=approve)
+    answer = run.run_sync(input="q")
+    assert [seen.text for seen in answer.sources] == ["opened Oslo", "height on Oslo"]
+
+
+def cancelled_and_taken_up(run: ReActWorkflow, when: Any, meanwhile: Any = lambda: None) -> tuple[Any, Any]:
+    """The answer and the stream of a run that goes on after it was cancelled in the midst of something."""
+    async def main() -> Any:
+        handler = run.run(input="q")
+        await when(handler)
+        await handler.cancel_run()
+        meanwhile()
+        stream, answer = await told(run.run(ctx=handler.ctx))
+        return answer, agent_events(stream)
+
+    return asyncio.run(main())
+
+
+def test_a_tool_keeps_its_page_when_a_cancelled_run_goes_on():
+    asked, go_on = threading.Event(), threading.Event()
+    replies = [SEARCH, LOOKUP, LOOKUP, DONE]
+
+    def model(messages: Any) -> str:
+        reply = replies.pop(0)
+        if len(replies) == 2:  # this thread is cut off
+            asked.set()
+            go_on.wait(20)
+        return reply
+
+    async def when(handler: Any) -> None:
+        await asyncio.to_thread(asked.wait, 10)
+
+    run = ReActWorkflow(FunctionLLM(model), Book().tools())
+    answer, shown = cancelled_and_taken_up(run, when, go_on.set)
+    assert [seen.text for seen in answer.sources] == ["opened Oslo", "height on Oslo"]
+    assert isinstance(shown[0], RunStarted)
+    assert all(done.seconds < 20 for done in answer.reasoning)  # the step at hand began with the run
+
+
+def test_a_tool_that_was_cut_off_has_its_state_for_itself():
+    at_work, go_on = threading.Event(), threading.Event()
+
+    class Slow(Book):
+        def for_run(self) -> Book:
+            return Slow()
+
+        def lookup(self, word: str) -> str:
+            if not at_work.is_set():
+                at_work.set()
+                go_on.wait(20)
+            return super().lookup(word)
+
+    async def when(handler: Any) -> None:
+        await asyncio.to_thread(at_work.wait, 10)
+
+    answer, _ = cancelled_and_taken_up(workflow(SEARCH, LOOKUP, DONE, tools=Slow().tools()), when, go_on.set)
+    assert [seen.text for seen in answer.sources] == ["opened Oslo", "height on none"]
+
+
 async def answer_all(handler: Any, verdicts: list[Any]) -> AnswerEvent:
     async for event in handler.stream_events():
         if isinstance(event, ApprovalRequiredEvent):
@@ -591,6 +707,52 @@ def test_a_person_decides_on_calls_of_one_reply_one_by_one():
         return await answer_all(run.run(input="q"), [False, True])
 
     assert [seen.ok for seen in asyncio.run(main()).reasoning[0].observations] == [False, True]
+
+
+def test_a_person_may_take_longer_than_the_time_limit():
+    def slow(query: str) -> str:
+        time.sleep(0.05)
+        return f"about {query}"
+
+    def asked(call: Action) -> bool:
+        time.sleep(1.1)
+        return True
+
+    async def run(agent_class: Any, *replies: Any) -> Any:
+        handler = ReActWorkflow(ScriptedLLM(replies), searching(slow), agent_class=agent_class,
+                                ask_person=True, time_limit=1).run(input="q")
+        async for event in handler.stream_events():
+            if isinstance(event, ApprovalRequiredEvent):
+                await asyncio.sleep(1.1)
+                handler.ctx.send_event(ApprovalEvent(call=event.call, verdict=True))
+        return (await handler).result
+
+    async def main() -> list[Any]:
+        agent = ReActAgent(ScriptedLLM([SEARCH, DONE]), searching(slow), approve=asked, time_limit=1)
+        calls = native(("search", '{"query": "Oslo"}'))
+        return await asyncio.gather(
+            agent.arun("q"), run(ReActAgent, SEARCH, DONE), run(ToolCallingAgent, calls, "42"))
+
+    for result in asyncio.run(main()):
+        assert (result.status, [seen.text for seen in result.sources]) == ("finished", ["about Oslo"])
+
+
+def test_a_run_cancelled_while_a_person_is_asked_goes_on_with_time_of_its_own():
+    run = workflow(SEARCH, DONE, tools=Book().tools(), ask_person=True, time_limit=1)
+
+    async def main() -> AnswerEvent:
+        handler = run.run(input="q")
+        async for event in handler.stream_events():
+            if isinstance(event, ApprovalRequiredEvent):
+                break
+        await handler.cancel_run()
+        await asyncio.sleep(1.1)
+        again = run.run(ctx=handler.ctx)
+        again.ctx.send_event(ApprovalEvent(call=Action("search", "Oslo"), verdict=True))
+        return await again
+
+    answer = asyncio.run(main())
+    assert (answer.result.status, answer.sources[0].text) == ("finished", "opened Oslo")
 
 
 def test_a_person_is_not_asked_about_a_tool_that_is_not_there():

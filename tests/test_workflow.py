@@ -657,6 +657,79 @@ def test_context_variables_of_the_caller_reach_the_steps() -> None:
     go(main)
 
 
+@pytest.mark.parametrize("at_once", [None, 1])
+def test_context_variables_of_each_run_are_those_of_whoever_began_it(at_once: int | None) -> None:
+    user: contextvars.ContextVar[str] = contextvars.ContextVar("user")
+    seen: list[tuple[str, str]] = []
+
+    class Again(RetryPolicy):
+        def next(self, elapsed_time: float, attempts: int, error: BaseException) -> float | None:
+            seen.append(("policy", user.get()))
+            return 0 if attempts == 1 else None
+
+    class Asks(Workflow):
+        @step
+        async def start(self, ev: StartEvent) -> Question:
+            await asyncio.sleep(0.01)
+            seen.append((ev.who, user.get()))
+            user.set("nobody")  # stays in this step
+            return Question(text=ev.who)
+
+        @step(retry_policy=Again())
+        async def end(self, ctx: Context, ev: Answer) -> StopEvent:
+            seen.append((ev.text, user.get()))
+            if seen.count((ev.text, user.get())) == 1:
+                raise OSError("once")
+            return StopEvent(user.get())
+
+    async def answer(handler: Any) -> None:
+        async for event in handler.stream_events():
+            if isinstance(event, Question):
+                user.set("a clerk")
+                handler.ctx.send_event(Answer(text="yes"))
+
+    async def request(workflow: Asks, who: str) -> str:
+        user.set(who)
+        handler = workflow.run(who=who)
+        await asyncio.create_task(answer(handler))
+        return await handler
+
+    async def main() -> None:
+        workflow, names = Asks(num_concurrent_runs=at_once), ["ada", "bob", "cyd"]
+        assert await asyncio.gather(*(asyncio.create_task(request(workflow, who)) for who in names)) == names
+        for who in names:
+            assert [one for one in seen if one[1] == who] == [
+                (who, who), ("yes", who), ("policy", who), ("yes", who)]
+        assert len(seen) == 12
+    go(main)
+
+
+@pytest.mark.skipif(not hasattr(asyncio, "eager_task_factory"), reason="eager tasks came with Python 3.12")
+def test_a_loop_may_run_its_tasks_eagerly() -> None:
+    class Saves(Workflow):
+        @step
+        async def start(self, ctx: Context, ev: StartEvent) -> StopEvent:
+            return StopEvent([job["step"] for job in ctx.to_dict()["paused"]])
+
+    class Stops(Workflow):
+        went_on = False
+
+        @step
+        async def start(self, ctx: Context, ev: StartEvent) -> StopEvent:
+            ctx.send_event(StopEvent("over"))
+            await asyncio.sleep(0)
+            Stops.went_on = True
+            return StopEvent()
+
+    async def main() -> None:
+        asyncio.get_running_loop().set_task_factory(asyncio.eager_task_factory)  # type: ignore[attr-defined]
+        assert await Saves().run() == ["start"]
+        assert await Stops().run() == "over"
+        assert not Stops.went_on
+        assert await Chain().run(n=3) == Chain().run_sync(n=3)
+    go(main)
+
+
 # Steps as functions, and the check before a run.
 
 def test_functions_become_steps() -> None:
@@ -703,6 +776,54 @@ def test_a_step_added_after_a_run_is_checked() -> None:  # W33
         with pytest.raises(WorkflowConfigurationError, match="'orphan' takes Three, but no step returns it"):
             workflow.run()
     go(main)
+
+
+def test_a_step_replaced_after_a_run_is_checked() -> None:
+    class Base(Workflow):
+        @step
+        async def start(self, ev: StartEvent) -> One:
+            return One()
+
+        @step
+        async def end(self, ev: One) -> StopEvent:
+            return StopEvent("real")
+
+    class Child(Base):
+        pass
+
+    async def fake(self: Any, ev: One) -> StopEvent:
+        return StopEvent("fake")
+
+    def runs(kind: Any) -> Any:
+        return kind().run_sync()
+
+    assert (runs(Base), runs(Child)) == ("real", "real")
+    Child.end = fake  # type: ignore[method-assign,assignment]
+    with pytest.raises(WorkflowConfigurationError, match=r"Child.end takes the place of a step: put @step"):
+        runs(Child)
+    del Child.end
+    assert runs(Child) == "real"
+    Base.end = step(fake)  # type: ignore[method-assign,assignment]
+    assert (runs(Base), runs(Child)) == ("fake", "fake")
+    Child.more = step(Chain.second)  # type: ignore[attr-defined]
+    with pytest.raises(WorkflowConfigurationError, match="'more' returns Two, but no step takes it"):
+        runs(Child)
+    Child.more = None  # type: ignore[attr-defined]
+    assert runs(Child) == "fake"
+    del Base.end
+    with pytest.raises(WorkflowConfigurationError, match="no step returns a stop event"):
+        runs(Base)
+
+
+def test_a_step_can_not_be_replaced_on_one_object() -> None:
+    workflow: Any = Chain()
+    workflow.second = lambda ev: Two()
+    for call in (workflow.validate, workflow.run_sync, workflow.draw, lambda: Context(workflow)):
+        with pytest.raises(WorkflowConfigurationError,
+                           match=r"^step 'second' set on the object would not run: set it on the class, "):
+            call()
+    workflow.second = None  # nothing that could be meant to run
+    assert workflow.run_sync(n=3) == Chain().run_sync(n=3)
 
 
 def test_names_are_unique_and_functions_decorated() -> None:  # W10
@@ -1625,6 +1746,81 @@ def test_typed_state(kind: type) -> None:
         assert await again.get("total") == 7
         assert await Typed().run(ctx=again) == 12
         assert type(await again.store.get_state()) is kind
+    go(main)
+
+
+def test_one_block_edits_the_state_at_a_time_wherever_it_runs() -> None:
+    class Count(Workflow):
+        @step
+        async def begin(self, ctx: Context, ev: StartEvent) -> One | Two | None:
+            for _ in range(4):
+                ctx.send_event(One())
+                ctx.send_event(Two())
+            return None
+
+        async def edit(self, ctx: Context) -> None:
+            async with ctx.store.edit_state() as state:
+                n = state.get("n", 0)
+                await asyncio.sleep(0.01)
+                state["n"] = n + 1
+
+        @step
+        def in_thread(self, ctx: Context, ev: One) -> Three:
+            asyncio.run(self.edit(ctx))
+            return Three()
+
+        @step
+        async def here(self, ctx: Context, ev: Two) -> Three:
+            await self.edit(ctx)
+            return Three()
+
+        @step
+        async def end(self, ctx: Context, ev: Three) -> StopEvent | None:
+            return StopEvent(await ctx.get("n")) if ctx.collect_events(ev, [Three] * 8) else None
+
+    assert Count(timeout=20).run_sync() == 8
+
+
+@pytest.mark.parametrize("write", ["set", "edit", "replace"])
+def test_a_thread_of_a_run_that_is_over_leaves_the_state_alone(write: str) -> None:
+    over, told = threading.Event(), queue.Queue[Any]()
+
+    async def change(ctx: Context) -> None:
+        if write == "set":
+            await ctx.set("run", 1)
+        elif write == "replace":
+            await ctx.store.set_state({"run": 1})
+        else:
+            async with ctx.store.edit_state() as state:
+                state["run"] = 1
+
+    class Leaves(Workflow):
+        @step
+        async def start(self, ctx: Context, ev: StartEvent) -> One | StopEvent:
+            await ctx.set("run", ev.n)
+            if ev.n == 1:
+                ctx.send_event(One())
+                await asyncio.sleep(0.05)
+            return StopEvent()
+
+        @step
+        def slow(self, ctx: Context, ev: One) -> None:
+            over.wait(10)
+            try:
+                told.put(asyncio.run(change(ctx)))
+            except WorkflowCancelledError as error:
+                told.put(str(error))
+
+    async def main() -> None:
+        workflow = Leaves()
+        ctx = Context(workflow)
+        await workflow.run(ctx=ctx, n=1)
+        await workflow.run(ctx=ctx, n=2)
+        over.set()
+        assert "the run is over" in await asyncio.to_thread(told.get, timeout=10)
+        assert await ctx.get("run") == 2
+        await change(ctx)  # whoever has the context may
+        assert await ctx.get("run") == 1
     go(main)
 
 
