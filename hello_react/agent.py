@@ -42,7 +42,7 @@ from .guards import REPEAT_NOTE, Deadline, History, Repeats, WindowWatch, whole_
 from .parser import Action, Finish, Malformed, Turn, parse
 from .prompt import LAST_CALL, Prompt, render_step
 from .repairs import plain_words
-from .text import clip, sendable
+from .text import clip, is_blank
 from .tools import ToolExecutor
 
 Approve = Callable[[Action], "bool | str"]
@@ -82,7 +82,7 @@ class ReActAgent:
         tool_executor: the tools.
         max_steps: model calls at most; an unreadable reply counts too.
         prompt: language, examples, instructions, template; the client's own or the usual one if None.
-        time_limit: seconds for a whole run; None for no limit.
+        time_limit: seconds for a whole run, the asking of `approve` not counted; None for no limit.
         max_malformed: unreadable replies in a row that end the run.
         observation_limit: characters of a tool's result that the model reads.
         history_budget: estimated tokens of steps in the prompt; over it the oldest are dropped.
@@ -107,6 +107,8 @@ class ReActAgent:
         for name, asked in {"approve": approve, "check_answer": check_answer}.items():
             if asked is not None and not callable(asked):
                 raise ValueError(f"{name} is a function that is asked each time, not {asked!r}")
+        if prompt and not isinstance(prompt, Prompt):
+            raise ValueError(f"prompt must be a Prompt, such as Prompt(instructions=...), not {prompt!r:.60}")
         Deadline(time_limit)
         self.llm, self.tools = llm_client, tool_executor
         self.prompt = prompt or getattr(llm_client, "prompt", None) or Prompt()
@@ -147,14 +149,11 @@ class ReActAgent:
     async def arun(self, question: str, *, conversation: Any = None,
                    on_event: Callable[[Event], None] | None = None) -> Result:
         """`run` for asynchronous code: the same loop in a worker thread; silent without `on_event`."""
-        result: Result | None = None
         async for event in self.astream(question, conversation=conversation):
             if on_event is not None:
                 on_event(event)
-            if isinstance(event, RunEnded):
-                result = event.result
-        assert result is not None
-        return result
+        assert isinstance(event, RunEnded)
+        return event.result
 
     def astream(self, question: str, *, conversation: Any = None) -> AsyncIterator[Event]:
         """`stream` for asynchronous code."""
@@ -170,11 +169,12 @@ class ReActAgent:
                 reply = yield from self.ask(run, self.prepare(run))
                 turn = yield from self.decide(run, reply)
                 yield from self.observe(run, reply, turn)
+            result = self.end(run)
         except GeneratorExit:
             raise
         except BaseException as error:  # noqa: BLE001  whatever ends a run, its last event tells of it first
             failure = self.fail(run, error)
-        result = self.end(run, failure)
+            result = self.end(run, failure)
         yield RunEnded(result)
         if failure is not None:
             raise failure
@@ -185,7 +185,7 @@ class ReActAgent:
         Raises:
             ValueError: the question is empty, or the conversation is none.
         """
-        if not isinstance(question, str) or not sendable(question).strip():
+        if not isinstance(question, str) or is_blank(question):
             raise ValueError("The question is empty.")
         if conversation is not None and not hasattr(conversation, "turns"):
             raise ValueError(f"conversation must be a Conversation, not {type(conversation).__name__}")
@@ -236,8 +236,7 @@ class ReActAgent:
         assert reply is not None
         run.last_text = reply.text
         size = sum(len(str(message.get("content") or "")) for message in messages)
-        warning = run.window.suspicion(size, reply.usage.prompt_tokens)
-        if warning:
+        if warning := run.window.suspicion(size, reply.usage.prompt_tokens):
             yield Notice(warning)
         return reply
 
@@ -294,7 +293,7 @@ class ReActAgent:
         """
         timed_out = isinstance(error, ModelTimeoutError) and run.deadline.passed
         stopped = isinstance(error, KeyboardInterrupt)
-        run.status = "timed_out" if timed_out else "interrupted" if stopped else "failed"
+        run.status, run.answer = "timed_out" if timed_out else "interrupted" if stopped else "failed", None
         return None if timed_out else error
 
     def end(self, run: Run, failure: BaseException | None = None) -> Result:
@@ -330,13 +329,17 @@ class ReActAgent:
         return tuple(observations)
 
     def _call_tool(self, run: Run, call: Action) -> Observation:
-        verdict = run.approve(call) if run.approve else True
-        if verdict is not True:
-            words = f": {verdict}" if isinstance(verdict, str) and verdict.strip() else "."
-            text = f"{call.tool} was not run: the user refused it{words}"
-            return Observation(text, False, call.tool, "refused")
+        return self._refusal(run, call) or run.tools.execute(
+            call.tool, call.input, timeout=run.deadline.left, limit=self.observation_limit)
+
+    def _refusal(self, run: Run, call: Action) -> Observation | None:
+        """That the user does not want this call, if they are asked; the run's time stands still meanwhile."""
         left = run.deadline.left
-        return run.tools.execute(call.tool, call.input, timeout=left, limit=self.observation_limit)
+        verdict = run.approve(call) if run.approve else True
+        run.deadline = Deadline(left)
+        words = f": {verdict}" if isinstance(verdict, str) and verdict.strip() else "."
+        text = f"{call.tool} was not run: the user refused it{words}"
+        return None if verdict is True else Observation(text, False, call.tool, "refused")
 
     def _objections(self, answer: str) -> tuple[Observation, ...]:
         verdict = self.check_answer(answer) if self.check_answer else None

@@ -103,6 +103,8 @@ class Parameter:
         ways = [partial(adapter.validate_json, text) for text in texts]
         if isinstance(value, (int, float)):
             ways.append(partial(adapter.validate_python, json.dumps(value)))
+        if self.variadic:  # one value alone
+            ways.append(partial(adapter.validate_python, [value]))
         for way in ways:
             with contextlib.suppress(ValueError):  # pydantic's error is one
                 return _listed_out(way())
@@ -182,7 +184,7 @@ def parameters(function: Callable[..., Any]) -> tuple[Parameter, ...]:
         default = REQUIRED if parameter.default is parameter.empty else parameter.default
         annotation = _resolved(parameter.annotation, target)
         if parameter.kind is parameter.VAR_POSITIONAL:
-            if annotation in (str, Any, inspect.Parameter.empty):
+            if annotation in (Any, inspect.Parameter.empty):
                 if found:
                     continue
                 return (Parameter(name, by_position=True),)

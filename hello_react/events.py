@@ -22,14 +22,13 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Union
 
 from .parser import Action, Finish, Malformed
-from .text import broken_off
+from .text import broken_off, json_text
 
 Message = dict[str, Any]
 """One chat message as servers read it: {"role": "user", "content": "..."}."""
 
-Status = Literal[
-    "finished", "best_effort", "max_steps", "malformed", "repeating", "timed_out", "interrupted", "failed"
-]
+Status = Literal["finished", "best_effort", "max_steps", "malformed", "repeating", "timed_out", "interrupted",
+                 "failed"]
 REASONS: dict[Status, str] = {
     "finished": "finished with an answer",
     "best_effort": "the step limit was reached; this is the best answer so far",
@@ -70,7 +69,7 @@ class Usage:
 
 @dataclass(frozen=True)
 class ToolCall:
-    """A native tool call of a model.
+    """A native tool call of a model. What a client of one's own gives in another form becomes text.
 
     Attributes:
         id: as the server sent it; it may be empty, or that of another call too.
@@ -84,10 +83,14 @@ class ToolCall:
     arguments: str
     extra: dict[str, Any] | None = field(default=None, repr=False, hash=False)
 
+    def __post_init__(self) -> None:
+        for name in ("id", "name", "arguments"):
+            object.__setattr__(self, name, json_text(getattr(self, name)))
+
 
 @dataclass(frozen=True)
 class Reply:
-    """One whole reply of a model.
+    """One whole reply of a model. None stands for a field's default: other packages have it in such places.
 
     Attributes:
         text: the visible text, without thinking.
@@ -103,10 +106,14 @@ class Reply:
     usage: Usage = Usage()
     finish_reason: str = ""
 
+    def __post_init__(self) -> None:
+        for name in [name for name, value in vars(self).items() if value is None]:
+            object.__setattr__(self, name, getattr(Reply, name))
+
     @property
     def cut(self) -> bool:
         """Whether the reply ended in mid-text: at the token limit, by a filter or by a failure."""
-        return broken_off(self.finish_reason or "") != ""
+        return broken_off(self.finish_reason) != ""
 
     def __str__(self) -> str:
         return self.text
@@ -256,9 +263,8 @@ class RunEnded:
     result: Result
 
 
-Event = Union[
-    RunStarted, StepStarted, Token, Notice, Reply, Thought, Action, Finish, Malformed, Observation, RunEnded
-]
+Event = Union[RunStarted, StepStarted, Token, Notice, Reply, Thought, Action, Finish, Malformed, Observation,
+              RunEnded]
 """Everything `ReActAgent.stream` may yield."""
 
 Messages = Sequence[Message]

@@ -28,6 +28,7 @@ from . import errors
 from .events import Message, Messages, Notice, Reply, Token
 from .service import Adapted, Again, Service
 from .streaming import OBSERVATION_STOPS, StreamCutter, TextReading
+from .text import is_blank
 
 __all__ = ["OBSERVATION_STOPS", "FunctionLLM", "HelloAgentsLLM", "ScriptedLLM", "StreamCutter", "ask",
            "default_llm"]
@@ -198,9 +199,8 @@ class ScriptedLLM:
         """The next reply. Raises ModelError when the script has run out."""
         return _last(self.stream(messages, **options))
 
-    def stream(
-        self, messages: Messages, *, stop: str | Sequence[str] | None = (), **options: Any
-    ) -> Iterator[Streamed]:
+    def stream(self, messages: Messages, *, stop: str | Sequence[str] | None = (),
+               **options: Any) -> Iterator[Streamed]:
         """The next reply as tokens, then whole; with `stop` cut there and before an invented Observation."""
         _check_messages(messages)
         with self._lock:
@@ -230,9 +230,8 @@ class FunctionLLM:
         """The function's reply."""
         return _last(self.stream(messages, **options))
 
-    def stream(
-        self, messages: Messages, *, stop: str | Sequence[str] | None = (), **options: Any
-    ) -> Iterator[Streamed]:
+    def stream(self, messages: Messages, *, stop: str | Sequence[str] | None = (),
+               **options: Any) -> Iterator[Streamed]:
         """The function's reply as tokens, then whole; cut like that of `ScriptedLLM`."""
         yield from _tell(self._function(messages), stop)
 
@@ -258,7 +257,7 @@ def ask(client: Any, messages: Messages, **options: Any) -> Iterator[Streamed]:
     answer = client.think(messages, **_accepted(client.think, options))
     if not isinstance(answer, (str, Reply)):
         raise errors.BadReplyError(f"{name}.think returned {type(answer).__name__}: return text or a Reply.")
-    if not str(answer).strip() and not (isinstance(answer, Reply) and answer.tool_calls):
+    if is_blank(str(answer)) and not (isinstance(answer, Reply) and answer.tool_calls):
         raise errors.BadReplyError(f"Empty reply: {name}.think returned a text without content.")
     yield from _tell(answer, options.get("stop"))
 
@@ -277,12 +276,11 @@ def _accepted(method: Callable[..., Any], options: dict[str, Any]) -> dict[str, 
 
 def _tell(answer: str | Reply | Iterable[str], stop: str | Sequence[str] | None) -> Iterator[Streamed]:
     """An answer that needs no server, as a stream."""
-    whole = answer if isinstance(answer, Reply) else Reply()
-    answer = answer.text if isinstance(answer, Reply) else answer
+    whole, said = (answer, answer.text) if isinstance(answer, Reply) else (Reply(), answer)
     reading = TextReading(bool(stop), stop)
     reading.finish_reason = whole.finish_reason
     yield from reading.add_thought(whole.thinking)
-    pieces: Iterable[Any] = re.findall("(?s).{1,24}", answer) if isinstance(answer, str) else answer
+    pieces: Iterable[Any] = re.findall("(?s).{1,24}", said) if isinstance(said, str) else said
     if isinstance(pieces, (bytes, dict)) or not isinstance(pieces, Iterable):
         pieces = [pieces]
     for piece in pieces:

@@ -30,9 +30,9 @@ _log = logging.getLogger("hello_react.run")
 
 
 def cleaner(secrets: Sequence[str] | None) -> Callable[[str], str]:
-    """What makes a text fit to be recorded; `secrets` are keys, None stands for those in the settings."""
-    known = tuple(sorted(known_secrets() if secrets is None else secrets, key=len, reverse=True))
-    return lambda text: redact(sendable(text), known)
+    """What makes a text fit to be recorded; `secrets` are keys, None stands for all that are known then."""
+    known = known_secrets(secrets)
+    return lambda text: redact(sendable(text), known())
 
 
 def known_name(tool: str, tools: Sequence[str]) -> str:
@@ -51,7 +51,7 @@ class LogListener:
 
     Args:
         record_text: write texts too, as records of level DEBUG; else only their lengths.
-        secrets: keys that must not be written; None for those in the settings.
+        secrets: keys that must not be written; None for those in the settings or given to a client.
     """
 
     def __init__(self, *, record_text: bool = False, secrets: Sequence[str] | None = None) -> None:
@@ -117,7 +117,7 @@ class JsonFormatter(logging.Formatter):
     (`extra_time` for one that has the name of another).
 
     Args:
-        secrets: keys that must not be written; None for those in the settings.
+        secrets: keys that must not be written; None for those in the settings or given to a client.
     """
 
     def __init__(self, *, secrets: Sequence[str] | None = None) -> None:
@@ -161,7 +161,7 @@ def configure(level: str = "warning", json: bool = False, stream: TextIO | None 
         level: the least level that is written: "debug", "info", "warning" or "error".
         json: JSON lines in place of lines for a person.
         stream: where to; None for standard error.
-        secrets: keys that must not be written; None for those in the settings.
+        secrets: keys that must not be written; None for those in the settings or given to a client.
 
     Raises:
         ValueError: there is no such level.

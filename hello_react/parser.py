@@ -20,7 +20,7 @@ from itertools import chain, islice
 
 from . import repairs as fix
 from .repairs import Part
-from .text import argument_end, outside_fences
+from .text import argument_end, is_blank, outside_fences
 
 NOTES = {
     "empty_reply": "Your reply was empty, or all of it was thinking.",
@@ -166,7 +166,7 @@ class _Decision:
         answer = fix.answer_text(text) if self.repairs else text.strip()
         if fix.is_placeholder(answer, "answer"):
             return self.malformed("placeholder")
-        return Finish(answer) if answer else self.malformed("empty_answer")
+        return self.malformed("empty_answer") if is_blank(answer) else Finish(answer)
 
     def rest(self, later: Iterable[Part]) -> Iterator[Action]:
         """Further complete calls, up to an observation or an ending (and 50 at most)."""

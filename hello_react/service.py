@@ -29,10 +29,14 @@ from urllib.parse import parse_qsl, urlsplit
 from . import errors
 from .events import Reply, Token
 from .streaming import ChunkReading, ErrorSent, Events, Unreadable
-from .text import broken_off, printable, redact, sendable
+from .text import KNOWN_KEYS, broken_off, is_blank, printable, redact, sendable
 
 LONGEST_WAIT = 60.0
 """Seconds. A server that asks for a longer pause before the next try is not waited for."""
+
+KEY_IN_ADDRESS = 20
+"""Characters from which on a value in an address, such as `?code=...`, is taken for a key; `?api-version=...`
+has less."""
 
 # How servers word it; each pattern is bounded.
 _TOO_LONG = re.compile(
@@ -45,13 +49,17 @@ _NO_MODEL = re.compile(r"model_not_found|\bmodel\b.{0,80}not (?:exist|found)|模
 _NO_CREDIT = re.compile(r"insufficient.(?:quota|balance)|current quota|billing|余额|欠费", re.I)
 _NO_TOOLS = re.compile(
     r"\b(?:tool|function)s?\b.{0,60}(?:unsupported|unavailable|disabled|require"
-    r"|(?:\bno|not|n['’]t) (?:be )?(?:support|enable|allow|implement|permit|available|accept|used\b))"
-    r"|(?:\bno|not|n['’]t|unable to)\b.{0,30}\b(?:support\w*|use|call|accept|allow|handle)\b.{0,20}"
-    r"\b(?:tool|function)s?\b"
+    r"|(?:\bno|not|n['’]t) (?:be |\w{1,12}ly )?"
+    r"(?:support|enable|allow|implement|permit|available|accept|used\b))"
+    r"|(?:\bno|not|n['’]t|unable to)\b.{0,30}\b(?:support\w*|use|call|accept|allow|handle|capable of)\b"
+    r".{0,20}\b(?:tool|function)s?\b"
+    r"|(?:\bno|not|n['’]t|\blacks?|without)\b.{0,30}\b(?:tool|function)s?\b.{0,12}\b(?:capab|abilit|support)"
+    r"|\btools\b.{0,30}(?:unexpected|unknown|unrecogni[sz]ed)"
     r"|\bno (?:tool|function)\b|(?:unrecogni[sz]ed|unknown|unexpected|unsupported|extra)\b.{0,60}\btools?\b"
     r"|(?:不支持|未支持|(?:无法|不能|不可)(?:使用|调用)|暂不|未开启|禁用).{0,12}"
     r"(?:工具|函数|tool(?!_choice)|function)"
-    r"|(?:工具|函数|tools?(?!_choice)|function).{0,12}(?:不支持|未支持|不可用|(?:无法|不能|不可)(?:使用|调用)|未开启|禁用)",
+    r"|(?:不具[备有]|没有|缺[乏少]).{0,8}(?:工具|函数).{0,4}(?:能力|功能|支持)"
+    r"|(?:工具|函数|tools?(?!_choice)|function).{0,12}(?:不[被受]?支持|未支持|不可用|(?:无法|不能|不可)(?:使用|调用)|未开启|禁用)",
     re.I)
 # One place in the request, as in messages[2].tool_calls[0].id: but a message's content is the prompt.
 _PLACE = re.compile(r"\b(?:messages|tools|tool_calls|functions)[\[.]\d{1,6}\b(?!\]?\.content)", re.I)
@@ -101,6 +109,8 @@ class Service:
         # Whole, which spares the client the joining of addresses at each request.
         self._url = f"{self.where.rstrip('/')}/chat/completions"
         self._api_key = api_key
+        self._query = dict(parse_qsl(self._parts.query))
+        KNOWN_KEYS.update(value for value in self._query.values() if len(value) >= KEY_IN_ADDRESS)
         self._lock = threading.Lock()
         self._client: Any = None
         self._pid = 0  # of the process that opened it: a fork must not share its connections
@@ -160,7 +170,7 @@ class Service:
             raise errors.BadReplyError(
                 f"The content filter of {self.where} ended the reply after {reading.length} characters "
                 f"(finish_reason {self._quote(reason)}). Word the question differently.")
-        if not reply.text.strip() and not reply.tool_calls:
+        if is_blank(reply.text) and not reply.tool_calls:
             raise self._empty(body, reply, reading.odd)
         yield reply
 
@@ -222,7 +232,7 @@ class Service:
         try:
             client = openai.OpenAI(
                 api_key=self._api_key, base_url=self.where, default_headers=headers, max_retries=0,
-                default_query=dict(parse_qsl(self._parts.query)), http_client=http_client,
+                default_query=self._query, http_client=http_client,
             )
         except (ValueError, ImportError, self._http.InvalidURL) as error:
             raise errors.SettingsError(
@@ -287,7 +297,7 @@ class Service:
         if len(key) >= 12:
             pieces += [re.escape(key[:8]) + rest, rest + re.escape(key[-8:]),
                        re.escape(key[:3]) + r"[\w-]{0,8}(?:\.\.|…|\*)" + rest]
-        text = redact(re.sub("|".join(pieces), "[key]", text[:4000]), (key,))
+        text = redact(re.sub("|".join(pieces), "[key]", text[:4000]), (key, *KNOWN_KEYS))
         text = printable(" ".join(text.split())).rstrip(".。")
         return f"{text[:300]}…" if len(text) > 300 else text
 
@@ -326,7 +336,7 @@ class Service:
         if re.search(r"\b401\b", code):
             return errors.AuthenticationError(f"{text} {_CHECK_KEY}", 401)
         if _is_too_long(f"{code} {message}"):
-            return errors.ContextLengthError(f"{text} Shorten the prompt.", 400)
+            return errors.ContextLengthError(f"{text} {_shorten(message)}", 400)
         if change := self._without_stream(body, message):
             return Adapted(change)
         hint = f" {_USE_TEXT}" if "tools" in body and _wants_no_tools(message) else ""
@@ -349,7 +359,7 @@ class Service:
         if status in (401, 403) or (status == 400 and re.search("api.?key", message, re.I)):
             return errors.AuthenticationError(f"{said} {_CHECK_KEY}", status)
         if status == 413 or (status in (400, 422, 500) and _is_too_long(all_of_it)):
-            return errors.ContextLengthError(f"{said} Shorten the prompt.", status)
+            return errors.ContextLengthError(f"{said} {_shorten(message)}", status)
         if "tools" in body and status in (400, 404, 422, 500, 501):
             if change := self._without_stream(body, message):
                 return Adapted(change)
@@ -397,6 +407,12 @@ class Service:
 def _is_too_long(complaint: str) -> bool:
     """Whether a server complains of the prompt's length."""
     return bool(_TOO_LONG.search(complaint)) and not _PLACE.search(complaint)
+
+
+def _shorten(complaint: str) -> str:
+    """What to do about a prompt that is too long: the room asked for the reply may be the cause."""
+    too_much = re.search(r"max_(?:completion_|new_)?tokens", complaint)
+    return "Lower max_tokens, or shorten the prompt." if too_much else "Shorten the prompt."
 
 
 def _wants_no_tools(complaint: str) -> bool:

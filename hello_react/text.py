@@ -38,6 +38,12 @@ _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\u2
 _BEYOND = re.compile("[^\x00-\u052f]+")  # Latin, Greek and Cyrillic
 
 
+def is_blank(text: str) -> bool:
+    """Whether a text is empty for its reader: blanks, invisible signs, NUL and what stands for it in a trace.
+    """
+    return all(sign.isspace() or sign in BLANKS or sign in "\0\ufffd" for sign in whole_signs(text))
+
+
 def whole_signs(text: str) -> str:
     """`text` with the two halves of a sign (UTF-16 surrogates) joined; a half alone becomes U+FFFD."""
     if text.isascii() or not _SURROGATE.search(text):
@@ -316,6 +322,13 @@ def _without(text: str, secret: str) -> str:
     return "[key]".join([*pieces, text[position:]])
 
 
+def json_text(value: Any) -> str:
+    """A value as JSON; None as nothing, and text as it stands, for it is taken to be JSON already."""
+    if value is None or isinstance(value, str):
+        return value or ""
+    return json.dumps(value, ensure_ascii=False, default=str)
+
+
 def in_words(value: Any, form: Callable[[Any], str] = str) -> str:
     """`form(value)`; where that raises, `str(value)`; where that raises too, the name of its type."""
     for way in (form, str):
@@ -358,4 +371,4 @@ def _readable(value: Any) -> str:
         except (TypeError, ValueError, RecursionError):  # keys that JSON has no form for, a value in itself
             return str(value)
     text = str(value)
-    return text if text.strip() else "The tool gave an empty text."
+    return "The tool gave an empty text." if is_blank(text) else text

@@ -49,7 +49,7 @@ from .repairs import (
     squeeze,
 )
 from .service import WRONG_CALL
-from .text import clip, closing_bracket, estimate_tokens, sendable
+from .text import clip, closing_bracket, estimate_tokens, is_blank, past, sendable
 from .tools import Tool, ToolExecutor, owner
 
 SYSTEM = {
@@ -294,18 +294,13 @@ class ToolCallingAgent(ReActAgent):
         given = taken | {call.id for call in calls}
         actions: list[Action] = []
         for position, call in enumerate(calls, 1):
-            called = call.name if isinstance(call.name, str) else ""  # a client of one's own may give None
-            name = names.get(called) or names.get(squeeze(called), called)
-            id = str(call.id or "")
+            name, id = names.get(call.name) or names.get(squeeze(call.name), call.name), call.id
             if not id or id in taken:
                 # Nine letters and digits: one well-known service takes no other ids.
                 id = next(new for new in (f"call{number:05}" for number in count) if new not in given)
             taken.add(id)
-            text: Any = call.arguments
-            if not isinstance(text, str):  # a client of one's own may give the object itself
-                text = json.dumps(text, ensure_ascii=False, default=str)
-            missing = not text.strip() and not (cut and position == len(calls))
-            actions.append(Action(name, "{}" if missing else _readable(text), id))
+            missing = not call.arguments.strip() and not (cut and position == len(calls))
+            actions.append(Action(name, "{}" if missing else _readable(call.arguments), id))
         return actions
 
     def pick(self, turn: Turn) -> tuple[Action, ...]:
@@ -345,12 +340,7 @@ class ToolCallingAgent(ReActAgent):
             values = arguments.from_json(call.tool, tool.parameters, call.input)
         except BadInput as error:
             return Observation(str(error), False, call.tool, "bad_input")
-        verdict = run.approve(call) if run.approve else True
-        if verdict is not True:
-            words = f": {verdict}" if isinstance(verdict, str) and verdict.strip() else "."
-            text = f"{call.tool} was not run: the user refused it{words}"
-            return Observation(text, False, call.tool, "refused")
-        return values
+        return self._refusal(run, call) or values
 
 
 def _side_by_side(jobs: Sequence[Callable[[], None]]) -> None:
@@ -465,7 +455,7 @@ def _readable(text: str) -> str:
 # --- text that is no plain answer
 
 def _ending(text: str, cut: bool) -> Finish | Malformed:
-    if not text:
+    if is_blank(text):
         return Malformed("empty_reply", "Your reply was empty. Answer in plain text, or call a tool.")
     if cut:
         note = "Your answer broke off and was not taken. Give it again, shorter."
@@ -474,12 +464,14 @@ def _ending(text: str, cut: bool) -> Finish | Malformed:
 
 
 _FENCE = r"\s{0,8}(?:```\w{0,10}\s{1,8})?"
-_TAG = re.compile(rf"(?:<(?:tool_call|function_call)s?>|\[TOOL_CALLS\]){_FENCE}(?=[\[{{])", re.IGNORECASE)
+_TAG = re.compile(rf"(?:<(?:tool_call|function_?call)s?>|\[TOOL_CALLS\]){_FENCE}(?=[\[{{])", re.IGNORECASE)
 _BARE_JSON = re.compile(r"(?:```\w{0,10}\s{1,4})?[\[{]\s{0,40}[\"{]")
 
 
 _BARE_CALL = re.compile(r"([\w.-]{1,64})[(\[（【]")
-_PYTHON_CALL = re.compile(r"\[?\s{0,8}([\w.-]{1,64})(?=\()")  # `Search("Oslo")`, `[Search("Oslo"), Add(a=1)]`
+_CODE = re.compile(r"```(?:py(?:thon)?)?\s")
+_PYTHON_CALL = re.compile(r"(\[|print\()?\s{0,8}([\w.-]{1,64})(?=\()")
+_BETWEEN_CALLS = re.compile(r"\s{0,8}[,;]?\s{0,80}")
 _FINAL = re.compile(r"[*_#\s]{0,4}(?:final|最终)", re.IGNORECASE)
 _BROKEN_CALL = ("unclosed", "unknown_tool", "missing_input")
 _UNREAD_CALL = Turn(None, Malformed("prose_action", "The call in your text can't be read and was not run. "
@@ -492,11 +484,8 @@ def _calls_in_text(text: str, tools: ToolExecutor, cut: bool) -> Turn | None:
     """Calls that a model wrote into its text, or None: in <tool_call> tags, as JSON that stands alone, or in
     the text format of `ReActAgent`, which some models keep to whatever they are asked for."""
     tags = list(itertools.islice(_TAG.finditer(text), 50))
-    python = _PYTHON_CALL.match(text)
-    if python and registered_name(python[1], tools.names):
-        end = closing_bracket(text, 0 if text[0] == "[" else python.end())
-        if end in (len(text) - 1, None):  # nothing follows, or it breaks off
-            text = f"Action: {text}"
+    if calls := _python_calls(text, tools.names):
+        text = f"Action: {calls}"
     label, bare = LABEL.match(text), _BARE_CALL.match(text)
     kind = label_kind(label) if label else "bare" if bare and registered_name(bare[1], tools.names) else ""
     if tags:
@@ -518,6 +507,27 @@ def _calls_in_text(text: str, tools: ToolExecutor, cut: bool) -> Turn | None:
     return Turn(thought, _as_json(move, tools), tuple(_as_json(call, tools) for call in rest))
 
 
+def _python_calls(text: str, names: Sequence[str]) -> str:
+    """The calls of which the whole text consists, as in Python; "" if there is more in it.
+
+    `Search("Oslo")`, `[Search("Oslo"), Add(a=1)]`, one call a line, in `print(...)`, and all in a code fence.
+    If the last one breaks off, that one alone.
+    """
+    if fence := _CODE.match(text):
+        text = text[fence.end():].removesuffix("```").strip()
+    calls, position = list[str](), 0
+    while position < len(text) and len(calls) < 50:
+        call = _PYTHON_CALL.match(text, position)
+        if not call or not registered_name(call[2], names):
+            return ""
+        close = closing_bracket(text, call.end(1) - 1 if call[1] else call.end())
+        if close is None:
+            return text[position:]
+        calls.append(text[call.end(1):close] if call[1] else text[position:close + 1])
+        position = past(_BETWEEN_CALLS, text, close + 1)
+    return ", ".join(calls)
+
+
 # <function=NAME>, GLM's <tool_call>NAME, and the tokens that DeepSeek and Kimi put around a name.
 _NAMED = re.compile(
     r"(?:<function=|<tool_call>\s{0,8}|<｜tool▁call▁begin｜>(?:function<｜tool▁sep｜>)?|<\|tool_call_begin\|>)"
@@ -526,7 +536,7 @@ _NAMED = re.compile(
 _VALUE = re.compile(r"<parameter=([^<>\n]{1,80})>|<arg_key>([^<>\n]{1,80})</arg_key>\s{0,8}<arg_value>")
 _OPENS_CALL = re.compile(
     r"<(?:\w{1,20}:|[|｜]\w{1,20}[|｜])?"
-    r"(?:tool_?calls?|function(?:_calls?)?|invoke|tools|start_function_call)[\s>=]"
+    r"(?:tool_?(?:calls?|code)|function(?:_?calls?)?|invoke|tools|start_function_call)[\s>=]"
     r"|\[TOOL_CALLS\]|<[|｜]tool[\w▁]{0,30}[|｜]>|<\|python_tag\|>|```tool_code|\bto=functions\."
     r"|\bfunctools\[|✿FUNCTION✿", re.IGNORECASE)
 _LAST_TAG = re.compile(r"<[^<>\n]{1,40}>\s{0,8}\Z")

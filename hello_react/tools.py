@@ -237,7 +237,7 @@ class ToolExecutor:
             except arguments.BadInput as error:
                 return None, str(error), "bad_input"
             except ToolError as error:
-                return None, redact(in_words(error)), "raised"
+                return None, redact(readable(error)), "raised"
             except TimeoutError as error:
                 told, kind = f"timed out ({in_words(error)})".removesuffix(" ()"), "timed_out"
             except KeyboardInterrupt:

@@ -22,7 +22,7 @@ import re
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from datetime import datetime, timezone
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import takewhile
 from pathlib import Path
 from typing import IO, Any, cast, get_args
@@ -48,7 +48,7 @@ from .guards import Deadline, History
 from .llm import ScriptedLLM
 from .parser import Action, Finish, Malformed, Turn
 from .settings import NAMES, Settings
-from .text import open_file, printable, redact, sendable
+from .text import KNOWN_KEYS, open_file, printable, redact, sendable
 from .tool_calling import ToolCallingAgent
 from .tools import ToolExecutor
 
@@ -75,7 +75,7 @@ class TraceWriter:
     Args:
         path: a file, which is added to if it is a trace already; or a folder, which gets a new file of a name
             that no other writer has, also one that begins in the same second.
-        secrets: keys that must not be written; None for those in the settings.
+        secrets: keys that must not be written; None for those in the settings or given to a client.
 
     Attributes:
         path: the file.
@@ -86,7 +86,8 @@ class TraceWriter:
     """
 
     def __init__(self, path: str | Path = ".", *, secrets: Sequence[str] | None = None) -> None:
-        self._secrets = tuple(sorted(known_secrets() if secrets is None else secrets, key=len, reverse=True))
+        self._known = known_secrets(secrets)
+        self._secrets = self._known()
         self.error: TraceError | None = None
         self._step: dict[str, int] = {}
         self._prompt: list[Message] = []
@@ -128,7 +129,7 @@ class TraceWriter:
             self._hold(event)
             return
         self._release()
-        self._shown = ""
+        self._shown, self._secrets = "", self._known()
         if isinstance(event, StepStarted):
             self._step = {"step": event.number}
         elif isinstance(event, (RunStarted, RunEnded)):
@@ -186,12 +187,16 @@ def _joined(held: list[dict[str, Any]]) -> str:
     return "".join(line["text"] for line in held)
 
 
-def known_secrets() -> Sequence[str]:
-    """The keys in the settings: what no trace, log or span may hold."""
+def known_secrets(given: Sequence[str] | None) -> Callable[[], tuple[str, ...]]:
+    """What tells the keys that no trace, log or span may hold: those `given`, or for None those in the
+    settings and all that a client was given until then."""
+    if given is not None:
+        return partial(tuple, given)
     try:
-        return Settings.load().secrets
+        Settings.load()  # puts what it finds into KNOWN_KEYS
     except SettingsError:  # a .env file that can't be read; keys in the environment are secret all the same
-        return [os.environ.get(name, "").strip() for name in NAMES if name.endswith("_KEY")]
+        KNOWN_KEYS.update(os.environ.get(name, "").strip() for name in NAMES if name.endswith("_KEY"))
+    return partial(tuple, KNOWN_KEYS)
 
 
 def _open(path: Path) -> IO[bytes]:

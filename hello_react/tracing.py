@@ -35,7 +35,7 @@ class OtelListener:
         tracer_provider: whose spans they are; None for OpenTelemetry's global one. `otlp_provider` makes one.
         llm: the model's client, which is asked for the model's name and address.
         record_text: record texts too: questions, prompts, replies, results, answers, error messages.
-        secrets: keys that must not be recorded; None for those in the settings.
+        secrets: keys that must not be recorded; None for those in the settings or given to a client.
 
     Raises:
         MissingExtraError: OpenTelemetry is not installed.

@@ -25,6 +25,7 @@ from hello_react import (
 )
 from hello_react.errors import BadReplyError, ContextLengthError, ModelTimeoutError
 from hello_react.events import drain
+from hello_react.memory import Conversation
 from hello_react.prompt import render_step
 
 SEARCH = "Thought: look\nAction: Search[Oslo]"
@@ -743,3 +744,57 @@ def test_a_clients_own_prompt_is_taken_unless_another_is_given():
 def test_a_guard_that_is_no_function_is_refused_before_the_run(name):
     with pytest.raises(ValueError, match=f"{name} is a function"):
         agent(DONE, **{name: True})
+
+
+class Full:
+    """A conversation of one's own that takes no turn."""
+
+    def turns(self):
+        return []
+
+    def add(self, question, answer):
+        raise OSError("the disk is full")
+
+
+def test_an_answer_that_can_not_be_remembered_ends_the_run_as_failed():
+    events = []
+    with pytest.raises(OSError, match="disk") as caught:
+        agent(DONE).run("q", conversation=Full(), on_event=events.append)
+    result = events[-1].result
+    assert caught.value.result == result
+    assert (result.status, result.answer, len(result.steps)) == ("failed", None, 1)
+    assert "the disk is full" in result.reason
+
+
+@pytest.mark.parametrize("empty", ["\0", "\u2003", "\u200b"])
+def test_an_answer_that_no_reader_sees_does_not_end_the_run(empty):
+    talk = Conversation()
+    assert agent(f"Action: Finish[{empty}]", DONE).run("q", conversation=talk, verbose=False).answer == "42"
+    assert talk.turns() == [("q", "42")]
+    with pytest.raises(ValueError, match="question is empty"):
+        agent(DONE).run(empty, verbose=False)
+
+
+def test_a_prompt_that_is_a_text_is_refused_at_construction():
+    with pytest.raises(ValueError, match=r"prompt must be a Prompt.*not 'Be nice.'"):
+        agent(DONE, prompt="Be nice.")
+
+
+@pytest.mark.parametrize("field", ["text", "thinking", "tool_calls", "usage", "finish_reason"])
+def test_none_in_a_reply_of_a_client_of_ones_own_is_the_default(field):
+    class Own:
+        def think(self, messages):
+            return Reply(**{"text": DONE, field: None})
+
+    class Streaming(Own):
+        def stream(self, messages):
+            yield self.think(messages)
+
+    assert getattr(Reply(**{field: None}), field) == getattr(Reply(), field)
+    for client in (Own(), Streaming()):
+        if field == "text" and type(client) is Own:
+            with pytest.raises(BadReplyError, match="Empty reply"):
+                ReActAgent(client, tools()).run("q", verbose=False)
+        else:
+            status = "malformed" if field == "text" else "finished"
+            assert ReActAgent(client, tools()).run("q", verbose=False).status == status

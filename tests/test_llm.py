@@ -1406,6 +1406,20 @@ def test_prompt_too_long(code, words):
         assert len(server.requests) == 1
 
 
+@pytest.mark.parametrize(
+    ("words", "advice"),
+    [
+        ("'max_tokens' is too large: 9. This model's maximum context length is 8 tokens", "Lower max_tokens, or shorten"),
+        ("max_tokens (9) exceeds the model's context window", "Lower max_tokens, or shorten"),
+        ("max_completion_tokens is too large for the context length", "Lower max_tokens, or shorten"),
+        ("prompt is too long: 208310 tokens > 200000 maximum", "maximum. Shorten"),
+    ],
+)
+def test_room_asked_for_the_reply_is_named_where_it_makes_a_prompt_too_long(words, advice):
+    assert f"{advice} the prompt." in failure(ContextLengthError, error(400, words))[0]
+    assert f"{advice} the prompt." in failure(ContextLengthError, {"error": {"message": words}})[0]
+
+
 def test_prompt_too_long_told_by_its_code():
     for code in ("context_length_exceeded", "exceed_context_size_error"):
         failure(ContextLengthError, error(400, "no", code=code))
@@ -1435,6 +1449,15 @@ def test_prompt_too_long_told_by_its_code():
         (400, "该模型无法使用工具"),
         (400, "当前模型不支持tools参数"),
         (400, "tools参数暂不支持"),
+        (400, "Tool use is not currently supported for this model"),
+        (400, "The model does not have tool calling capability"),
+        (400, "Model foo is not capable of function calling"),
+        (400, "this model lacks tool support"),
+        (400, "Additional properties are not allowed ('tools', 'tool_choice' were unexpected)"),
+        (400, "tools: unknown field"),
+        (400, "该模型不具备工具调用能力"),
+        (400, "tools 参数不被支持"),
+        (400, "此模型没有工具调用功能"),
     ],
 )
 def test_model_without_tools(code, words):  # N15
@@ -1467,6 +1490,8 @@ def test_model_without_tools(code, words):  # N15
         "tool_choice参数不支持auto",
         "不支持tool_choice参数",
         "不支持parallel_tool_calls",
+        "没有与 tool_call_id 对应的工具消息",
+        "messages: call_1 does not have a tool result",
         "Unknown name \"additionalProperties\" at 'tools[0].function_declarations[0].parameters'",
     ],
 )

@@ -342,3 +342,9 @@ def test_a_megabyte_is_read_in_far_less_than_a_quadratic_scan_takes(before, repe
         began = time.process_time()
         way()
         assert time.process_time() - began < 2.0
+
+
+@pytest.mark.parametrize("answer", ["", "\0", "\u2003", "\ufeff\u200b \u2060", "\0\u200b"])
+@pytest.mark.parametrize("with_repairs", [True, False])
+def test_an_answer_that_no_reader_sees_is_none(answer, with_repairs):
+    assert short(parse(f"Thought: x\nAction: Finish[{answer}]", TOOLS, repairs=with_repairs)) == "!empty_answer"

@@ -14,6 +14,8 @@ from hello_react.text import (
     estimate_tokens,
     fences,
     in_words,
+    is_blank,
+    json_text,
     outside_fences,
     past,
     printable,
@@ -254,3 +256,15 @@ def test_ctrl_c_inside_a_foreign_method_is_not_swallowed():
     with pytest.raises(KeyboardInterrupt):
         in_words(1, stop)
     assert in_words(1, len) == "1"
+
+
+@pytest.mark.parametrize("text", ["", " \n", "\0", "\0\u200b", "\ufeff \u2060", "\u2003\x85\u2028", "\ufffd", "\udc00\0"])
+def test_what_is_blank(text):
+    assert is_blank(text)
+    assert readable(text) == readable(text.encode("utf-8", "surrogatepass")) == "The tool gave an empty text."
+    assert not is_blank(f"{text}0")
+
+
+def test_json_text():
+    given = [None, "", '{"a": 1}', {"a": "世"}, 5, {"a": {1}}]
+    assert [json_text(value) for value in given] == ["", "", '{"a": 1}', '{"a": "世"}', "5", '{"a": "{1}"}']

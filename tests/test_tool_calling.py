@@ -272,6 +272,52 @@ def test_an_empty_reply_of_a_client_without_checks_is_no_answer():
     result = run(Reply(""), Reply("  ", thinking="hm"), "Noon.")
     assert (result.answer, result.steps[0].observations[0].error) == ("Noon.", "malformed")
     assert run(*[Reply("")] * 3).status == "malformed"
+    for seen_by_none in ("\0", "\u200b", "\ufeff\u200b \u2060"):
+        assert run(Reply(seen_by_none), "Noon.").answer == "Noon."
+
+
+def test_a_reply_that_no_reader_sees_is_an_empty_one():  # N08, L47
+    talk, told = Conversation(), list[Any]()
+    with ModelServer(["\0", "\u200b"]) as server, pytest.raises(BadReplyError, match="Empty reply"):
+        through(server).run("How is it?", conversation=talk, on_event=told.append)
+    assert isinstance(told[-1], RunEnded)
+    assert len(talk) == 0
+
+
+@pytest.mark.parametrize("nothing", [b"\0", "\0", "\u200b", ToolError(""), ToolError("\0")])
+def test_a_tool_that_gives_nothing_gives_no_empty_message(nothing):  # T03
+    def read() -> Any:
+        """Reads."""
+        if isinstance(nothing, Exception):
+            raise nothing
+        return nothing
+
+    an_agent = agent(asks(("1", "read", "{}")), "Done.", registry=tools(read=read))
+    assert an_agent.run("How is it?", verbose=False).answer == "Done."
+    assert an_agent.llm.calls[1][-1]["content"] == "The tool gave an empty text."
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        Reply(None, tool_calls=(ToolCall("1", "now", "{}"),)),  # type: ignore[arg-type]
+        Reply("", tool_calls=(ToolCall("1", "now", None),)),  # type: ignore[arg-type]
+        Reply("", tool_calls=(ToolCall(None, "now", {}),)),  # type: ignore[arg-type]
+        Reply("", tool_calls=(ToolCall(7, "now", "{}"),)),  # type: ignore[arg-type]
+        Reply("", None, (ToolCall("1", "now", "{}"),), None, None),  # type: ignore[arg-type]
+    ],
+)
+def test_what_a_client_of_ones_own_left_open_runs_and_can_be_replayed(reply, tmp_path):  # V12
+    class Own:
+        replies = iter([reply, Reply("Noon.", tool_calls=None)])  # type: ignore[arg-type]
+
+        def think(self, messages: Any, tools: Any = None) -> Reply:
+            return next(self.replies)
+
+    with TraceWriter(tmp_path / "t.jsonl", secrets=()) as trace:
+        result = ToolCallingAgent(Own(), tools()).run("How is it?", on_event=trace)
+    assert (result.answer, result.steps[0].observations[0].text) == ("Noon.", "noon")
+    assert drain(replay(tmp_path / "t.jsonl")).answer == "Noon."
 
 
 def test_an_unclear_question_is_answered_with_a_question():
@@ -584,10 +630,11 @@ def test_time_limit_zero_asks_nothing():  # A17
         {"max_steps": "5"},
         {"prompt": Prompt(template="{question}{history}")},
         {"prompt": Prompt(examples=["Question: a"])},
+        {"prompt": "Be nice."},
     ],
 )
 def test_options_that_can_not_be_used_are_refused(options):  # A07
-    with pytest.raises(ValueError, match=r"max_steps|template"):
+    with pytest.raises(ValueError, match=r"max_steps|template|must be a Prompt"):
         agent("Done.", **options)
 
 
@@ -1081,6 +1128,13 @@ QWEN = "<tool_call>\n<function=get_weather>\n<parameter=city>\n{}\n</parameter>\
         ('[get_weather(city="Oslo"), get_weather("Rome")]', None, ['{"city": "Oslo"}', '{"city": "Rome"}']),
         ('<|python_start|>[get_weather(city="Oslo")]<|python_end|>', None, ['{"city": "Oslo"}']),
         ('get_weather(city="Oslo")', None, ['{"city": "Oslo"}']),
+        ('get_weather("Oslo")\nget_weather("Rome")', None, ['{"city": "Oslo"}', '{"city": "Rome"}']),
+        ('[get_weather("Oslo")]\n[get_weather("Rome")]', None, ['{"city": "Oslo"}', '{"city": "Rome"}']),
+        ('```python\nget_weather("Oslo")\nget_weather("Rome")\n```', None, ['{"city": "Oslo"}', '{"city": "Rome"}']),
+        ('```\nget_weather(\n  city="Oslo",\n)\n```', None, ['{"city": "Oslo"}']),
+        ('print(get_weather(city="Oslo"))', None, ['{"city": "Oslo"}']),
+        (f"<functioncall> {WEATHER}", None, ['{"city": "Oslo"}']),
+        (f"<functioncall> {WEATHER} </functioncall>", None, ['{"city": "Oslo"}']),
         (f"<TOOL_CALL>{WEATHER}</TOOL_CALL>", None, ['{"city": "Oslo"}']),
         (f"<tool_call>\n```json\n{WEATHER}\n```\n</tool_call>", None, ['{"city": "Oslo"}']),
         (f"[TOOL_CALLS][{WEATHER}, {ROME}]", None, ['{"city": "Oslo"}', '{"city": "Rome"}']),
@@ -1182,6 +1236,9 @@ def test_the_label_of_a_final_answer_is_no_part_of_it(label):
         "Write <function=fly>{} to fly.",
         "The <tool_call> tag, now known.",
         '[get_weather(city="Oslo")] says it is sunny.',
+        'get_weather(city="Oslo")\nis how you call it.',
+        'get_weather(city="Oslo")\nfly("Rome")',
+        '```python\nget_weather(city="Oslo")\n```\nCall it so.',
         "[fly(1)]",
         "now (at noon) or later",
     ],
@@ -1219,6 +1276,9 @@ def test_marked_values_are_read_by_the_types_of_the_tool():
         '<|python_tag|>get_weather.call(city="Oslo")',
         '```tool_code\nget_weather(city="Oslo")\n```',
         '[get_weather(city="Oslo"), get_wea',
+        'get_weather(city="Oslo")\nget_weather(city="Ro',
+        'print(get_weather(city="Os',
+        '<tool_code>print(get_weather(city="Oslo"))</tool_code>',
         '<｜DSML｜function_calls>\n<｜DSML｜invoke name="get_weather">\n<｜DSML｜parameter name="city" string="true">Oslo',
         '<minimax:tool_call>\n<invoke name="get_weather">\n<parameter name="city">Oslo</parameter>\n</invoke>',
         '<|channel|>commentary to=functions.get_weather <|constrain|>json<|message|>{"city": "Oslo"}<|call|>',

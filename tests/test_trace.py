@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from hello_react import (
     Action,
     Finish,
+    HelloAgentsLLM,
     Malformed,
     ModelError,
     Notice,
@@ -1042,3 +1043,25 @@ def test_ctrl_c_during_a_replay_is_raised(tmp_path):
 
     with pytest.raises(KeyboardInterrupt):
         drain(replay(tmp_path / "t.jsonl"), display)
+
+
+@pytest.mark.parametrize("when", ["before the writer", "after the writer"])
+def test_a_key_that_a_client_was_given_is_not_written(when, tmp_path):  # V04
+    key, path = f"{when.split()[0]}-Zq7-very-private-0123", tmp_path / "t.jsonl"
+
+    def give():
+        return HelloAgentsLLM("m", key, "http://127.0.0.1:1/v1")
+
+    given = give() if when == "before the writer" else None
+    with TraceWriter(path) as trace, pytest.raises(ModelError):
+        given = given or give()
+        agent(f"Thought: I saw {key}.\nAction: Search[x]", ModelError(f"502, X-Auth {key}")).run("q", on_event=trace)
+    assert key[:16] not in files_text(path)
+    assert "[key]" in files_text(path)
+
+
+@pytest.mark.parametrize("reply", ["Action: Finish[\0]", "Action: Finish[\ud800]", "Action: Finish[\u2003]"])
+def test_an_answer_that_no_reader_sees_is_replayed_as_it_was(reply, tmp_path):  # V12
+    path = tmp_path / "t.jsonl"
+    events = record(agent(reply, DONE), path)
+    assert [type(event) for event in replay(path)] == [type(event) for event in events]

@@ -771,3 +771,18 @@ def test_a_missing_extra_is_named(call):
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert run.stdout == f"{MissingExtraError('OpenTelemetry tracing', 'otel')}\n"
     assert "hello-react[otel]" in run.stdout
+
+
+def test_keys_that_a_client_was_given_do_not_get_into_logs_and_spans(traced, collector):  # V04
+    stream = io.StringIO()
+    configure("debug", stream=stream)
+    listener = LogListener(record_text=True)
+    key, code = "given-Zq7-very-private-01", "code-Zq7-very-private-0123=="
+    with ModelServer([f"Thought: X-Auth {key} {code}\nAction: Finish[ok]"] * 2) as server:
+        model = HelloAgentsLLM("m", key, f"{server.url}?code={code}")
+        ask(ReActAgent(model, tools()), listener)
+        traced(ReActAgent(model, tools()), record_text=True, secrets=None)
+    for told in (stream.getvalue(), collector.everything()):
+        assert "[key]" in told
+        assert "Zq7" not in told
+    assert "HTTP Request" in stream.getvalue()
