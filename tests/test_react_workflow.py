@@ -728,10 +728,12 @@ def test_a_person_may_take_longer_than_the_time_limit():
         return (await handler).result
 
     async def main() -> list[Any]:
-        agent = ReActAgent(ScriptedLLM([SEARCH, DONE]), searching(slow), approve=asked, time_limit=1)
         calls = native(("search", '{"query": "Oslo"}'))
-        return await asyncio.gather(
-            agent.arun("q"), run(ReActAgent, SEARCH, DONE), run(ToolCallingAgent, calls, "42"))
+        replies = {ReActAgent: [SEARCH, DONE], ToolCallingAgent: [calls, "42"]}
+        agents = [agent_class(ScriptedLLM(said), searching(slow), approve=asked, time_limit=1)
+                  for agent_class, said in replies.items()]
+        return await asyncio.gather(*(agent.arun("q") for agent in agents),
+                                    *(run(agent_class, *said) for agent_class, said in replies.items()))
 
     for result in asyncio.run(main()):
         assert (result.status, [seen.text for seen in result.sources]) == ("finished", ["about Oslo"])
