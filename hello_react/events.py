@@ -90,7 +90,8 @@ class ToolCall:
 
 @dataclass(frozen=True)
 class Reply:
-    """One whole reply of a model. None stands for a field's default: other packages have it in such places.
+    """One whole reply of a model. None stands for a field's default: other packages have it in such places
+    (but text without calls can't be None).
 
     Attributes:
         text: the visible text, without thinking.
@@ -108,7 +109,8 @@ class Reply:
 
     def __post_init__(self) -> None:
         for name in [name for name, value in vars(self).items() if value is None]:
-            object.__setattr__(self, name, getattr(Reply, name))
+            if name != "text" or self.tool_calls:
+                object.__setattr__(self, name, getattr(Reply, name))
 
     @property
     def cut(self) -> bool:
@@ -116,7 +118,7 @@ class Reply:
         return broken_off(self.finish_reason) != ""
 
     def __str__(self) -> str:
-        return self.text
+        return self.text or ""
 
 
 @dataclass(frozen=True)

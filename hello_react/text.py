@@ -371,4 +371,4 @@ def _readable(value: Any) -> str:
         except (TypeError, ValueError, RecursionError):  # keys that JSON has no form for, a value in itself
             return str(value)
     text = str(value)
-    return "The tool gave an empty text." if is_blank(text) else text
+    return "The tool gave an empty text." if is_blank(text) and "\ufffd" not in text else text
