@@ -63,6 +63,7 @@ _SMALL = frozenset(_SMALL_WORDS.split())
 _NO_PAGE = "No page is open. Use Search first, such as Search[Paris], then Lookup."
 _MOST_SIMILAR = 5
 _MOST_MENTIONS = 2  # sentences shown; words that stand in more than thrice as many articles show none
+_LONGEST_MENTION = 400  # characters
 
 
 def _key(text: str) -> str:
@@ -236,7 +237,8 @@ class _Index:
         for name in difflib.get_close_matches(key, self.named, n=3, cutoff=0.75):
             same = sum(block.size for block in difflib.SequenceMatcher(None, key, name).get_matching_blocks())
             if abs(len(key) - len(name)) <= slips and len(key) + len(name) - 2 * same <= 2 * slips:
-                return self.named[name][0].title
+                articles = self.named[name]
+                return articles[0].title if len(articles) == 1 else articles[0].title.partition(" (")[0]
         return ""
 
     def mentions(self, key: str) -> list[tuple[str, str]]:
@@ -251,7 +253,7 @@ class _Index:
                 continue
             for sentence in sentences(article.text):
                 line = _padded(_words(_key(sentence)))
-                if wanted <= set(line.split()):
+                if wanted <= set(line.split()) and len(sentence) <= _LONGEST_MENTION:
                     found.append((_padded(words) not in line, article.title, sentence))
                     break
         if len(found) > 3 * _MOST_MENTIONS:
