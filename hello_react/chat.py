@@ -59,7 +59,7 @@ def chat(agent: ReActAgent, *, printer: Callable[[Event], None] | None = None,
         out: where the chat's own words go (standard output if None).
         err: where errors go (standard error if None).
         trace: a file to record every event in, from the start.
-        secrets: keys that must not get into a trace; None for those in the settings.
+        secrets: keys that must not get into a trace; None for those in the settings or given to a client.
 
     Returns:
         The exit code, 0.

@@ -218,15 +218,14 @@ def _run(options: argparse.Namespace) -> int:
         if question is None:
             from .chat import chat
 
-            listeners = _listeners(options, settings, agent, stack)
+            listeners = _listeners(options, agent, stack)
 
             def tell_all(event: Event) -> None:
                 for listener in listeners:
                     listener(event)
 
-            return chat(agent, printer=tell_all, out=sys.stdout, err=sys.stderr,
-                        secrets=settings.secrets, trace=options.trace)
-        return _answer(agent, question, options, settings, stack)
+            return chat(agent, printer=tell_all, out=sys.stdout, err=sys.stderr, trace=options.trace)
+        return _answer(agent, question, options, stack)
 
 
 def _question(options: argparse.Namespace) -> str | None:
@@ -512,36 +511,36 @@ def _printer(options: argparse.Namespace, seconds: dict[int, float] | None = Non
                    show_raw=options.show_raw, reasons=sys.stderr, seconds=seconds)
 
 
-def _listeners(options: argparse.Namespace, settings: Settings, agent: ReActAgent,
+def _listeners(options: argparse.Namespace, agent: ReActAgent,
                stack: contextlib.ExitStack) -> list[Callable[[Event], None]]:
     """Who listens to the events: the terminal, the log, OpenTelemetry."""
     listeners: list[Callable[[Event], None]] = []
     if options.log_level or options.log_json:
         from .logs import LogListener
 
-        listeners.append(LogListener(secrets=settings.secrets))
+        listeners.append(LogListener())
     if options.otel:
         from .tracing import OtelListener, otlp_provider
 
         provider = otlp_provider(options.otel)
         stack.callback(provider.shutdown)
-        listeners.append(OtelListener(provider, llm=agent.llm, secrets=settings.secrets))
+        listeners.append(OtelListener(provider, llm=agent.llm))
     if not (options.quiet or options.json):
         listeners.append(_printer(options))
     return listeners
 
 
-def _answer(agent: ReActAgent, question: str, options: argparse.Namespace, settings: Settings,
+def _answer(agent: ReActAgent, question: str, options: argparse.Namespace,
             stack: contextlib.ExitStack) -> int:
     from .errors import ModelError
     from .events import drain
 
     silent = options.quiet or options.json
-    listeners = _listeners(options, settings, agent, stack)
+    listeners = _listeners(options, agent, stack)
     if options.trace:
         from .trace import TraceWriter
 
-        trace = stack.enter_context(TraceWriter(options.trace, secrets=settings.secrets))
+        trace = stack.enter_context(TraceWriter(options.trace))
         listeners.insert(0, trace)
         if not options.quiet:
             stack.callback(lambda: None if trace.error else _say(f"Recorded in {trace.path}."))
