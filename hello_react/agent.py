@@ -334,8 +334,7 @@ class ReActAgent:
 
     def _refusal(self, run: Run, call: Action) -> Observation | None:
         """That the user does not want this call, if they are asked; the run's time stands still meanwhile."""
-        left = run.deadline.left
-        verdict = run.approve(call) if run.approve else True
+        left, verdict = run.deadline.left, run.approve(call) if run.approve else True
         run.deadline = Deadline(left)
         words = f": {verdict}" if isinstance(verdict, str) and verdict.strip() else "."
         text = f"{call.tool} was not run: the user refused it{words}"

@@ -58,12 +58,11 @@ class HelloAgentsLLM:
         SettingsError: something is missing or can't be used; the message names it.
     """
 
-    def __init__(
-        self, model: str | None = None, api_key: str | None = None, base_url: str | None = None,
-        timeout: float | None = None, *, temperature: float | None = 0, max_tokens: int | None = None,
-        max_retries: int = 3, extra_body: dict[str, Any] | None = None,
-        sleep: Callable[[float], object] = time.sleep, apiKey: str | None = None, baseUrl: str | None = None,
-    ) -> None:
+    def __init__(self, model: str | None = None, api_key: str | None = None, base_url: str | None = None,
+                 timeout: float | None = None, *, temperature: float | None = 0,
+                 max_tokens: int | None = None, max_retries: int = 3,
+                 extra_body: dict[str, Any] | None = None, sleep: Callable[[float], object] = time.sleep,
+                 apiKey: str | None = None, baseUrl: str | None = None) -> None:
         from .settings import Settings, check_base_url, check_key
 
         api_key, base_url = api_key or apiKey, base_url or baseUrl
@@ -100,10 +99,9 @@ class HelloAgentsLLM:
         """The model's whole reply to `messages`; options and errors as with `stream`."""
         return _last(self.stream(messages, temperature=temperature, **options))
 
-    def stream(
-        self, messages: Messages, *, stop: str | Sequence[str] | None = (),
-        tools: Sequence[dict[str, Any]] | None = None, timeout: float | None = None, **options: Any,
-    ) -> Iterator[Streamed]:
+    def stream(self, messages: Messages, *, stop: str | Sequence[str] | None = (),
+               tools: Sequence[dict[str, Any]] | None = None, timeout: float | None = None,
+               **options: Any) -> Iterator[Streamed]:
         """The reply as it arrives: `Token`s, a `Notice` for each new try, and last the whole `Reply`.
 
         Args:
@@ -250,6 +248,8 @@ def ask(client: Any, messages: Messages, **options: Any) -> Iterator[Streamed]:
     if callable(getattr(client, "stream", None)):
         item: Streamed | None = None
         for item in client.stream(messages, **_accepted(client.stream, options)):
+            if isinstance(item, Reply) and item.text is None:
+                raise errors.BadReplyError(f"{name}.stream gave a Reply without text: give one with text.")
             yield item
         if not isinstance(item, Reply):
             raise errors.BadReplyError(f"{name}.stream ended without a Reply: yield one as the last item.")
