@@ -510,7 +510,7 @@ def _calls_in_text(text: str, tools: ToolExecutor, cut: bool) -> Turn | None:
 def _python_calls(text: str, names: Sequence[str]) -> str:
     """The calls of which the whole text consists, as in Python; "" if there is more in it.
 
-    `Search("Oslo")`, `[Search("Oslo"), Add(a=1)]`, one call a line, in `print(...)`, and all in a code fence.
+    `Search("Oslo")`, `[Search("Oslo"), Add(a=1)]`, one call a line, inside `print`, and all in a code fence.
     If the last one breaks off, that one alone.
     """
     if fence := _CODE.match(text):
