@@ -9,11 +9,22 @@ import pytest
 
 from hello_react import ReActAgent
 from hello_react.errors import HelloReactError
+from hello_react.llm import OBSERVATION_STOPS
 from hello_react.local import available, embedded_llm
-from hello_react.local.prompt import FINGERPRINT_KEY, embedded_prompt, fingerprint, trained_prompt
-from hello_react.local.serve import ADAPTER
+from hello_react.local.prompt import (
+    ADAPTER,
+    FINGERPRINT_KEY,
+    embedded_prompt,
+    fingerprint,
+    reply_grammar,
+    trained_prompt,
+)
+from hello_react.local.serve import EmbeddedLLM
 from hello_react.local.training.evaluate import holds, shipped_tools
-from hello_react.tools import ToolExecutor
+from hello_react.parser import Action, Finish, parse
+from hello_react.prompt import Prompt
+from hello_react.tools import Tool, ToolExecutor
+from tests.servers import ModelServer
 
 pytestmark = pytest.mark.skipif(not ADAPTER.exists(), reason="no adapter")
 
@@ -84,3 +95,76 @@ def test_a_tool_it_has_never_seen(client: Any) -> None:
     )
     assert [call.tool for step in result.steps for call in step.calls] == ["WaterLevel"]
     assert holds(result.answer, "7.4 m"), result
+
+
+# --- the grammar of replies
+
+
+@pytest.fixture
+def odd_tools() -> ToolExecutor:
+    tools = ToolExecutor()
+    for tool in (
+        Tool("Say", 'Says a text, such as "a - b: c".', lambda text: text),
+        Tool("now", "Tells the time.", lambda: "12:00"),
+        Tool.from_function(area),
+        Tool("größe_量", "Measures.", lambda thing: thing),
+    ):
+        tools.add(tool)
+    return tools
+
+
+def area(width: float, height: float) -> float:
+    """The area of a rectangle."""
+    return width * height
+
+
+def test_the_grammar_admits_the_tools_at_hand_and_their_kind_of_input(odd_tools: ToolExecutor) -> None:
+    listed = odd_tools.describe()
+    text = trained_prompt().text("Which?", listed, "Thought: a\n- Fake: b\nAction: Say[c]\n", [("q", "- Other: a")])
+    root, action, *_ = (reply_grammar(text) or "").splitlines()
+    assert root == r'root ::= "Thought: " [^\n]{1,300} "\nAction: " action'
+    assert action == (
+        'action ::= "Say[" text "]" | "now["  "]" | "area[" "{" text "}" "]" | "größe_量[" text "]"'
+        ' | "Finish[" answer "]"'
+    )
+    no_tools = reply_grammar(trained_prompt().text("?", ""))
+    assert no_tools
+    assert 'action ::= "Finish[" answer "]"\n' in no_tools
+
+
+def test_other_prompts_have_no_grammar(odd_tools: ToolExecutor) -> None:
+    assert reply_grammar(Prompt(lang="en").text("?", odd_tools.describe())) is None
+    assert reply_grammar("Hello") is None
+    assert reply_grammar(trained_prompt().text("?", "- a: b").partition("- Finish")[0]) is None
+
+
+def test_only_the_trained_prompt_is_asked_with_the_grammar_and_the_users_own_comes_first() -> None:
+    trained = trained_prompt().messages("?", "- Say: says.")
+    with ModelServer(["Thought: a\nAction: Finish[b]"] * 6) as server:
+        llm = EmbeddedLLM("m", "sk-none", server.url)
+        llm.think(trained)
+        llm.think(trained, extra_body={"seed": 1})
+        llm.think(trained, extra_body={"grammar": "mine"})
+        EmbeddedLLM("m", "sk-none", server.url, extra_body={"grammar": "mine"}).think(trained)
+        llm.think(trained, tools=[{"type": "function", "function": {"name": "Say", "parameters": {}}}])
+        llm.think([{"role": "system", "content": "Be kind."}, *trained])
+    grammar = reply_grammar(trained[0]["content"])
+    assert [request.body.get("grammar") for request in server.requests] == [
+        *(grammar, grammar, "mine", "mine", None, None),
+    ]
+    assert server.requests[1].body["seed"] == 1
+
+
+@pytest.mark.model
+def test_the_server_keeps_replies_to_the_grammar(client: Any, odd_tools: ToolExecutor) -> None:
+    """None of these tools fits; whatever the model then does, it calls one of them, as it must be called."""
+    for question in ("What is the capital of Peru?", "What is 17 * 23?", "Who are you?", "量一下", "Area of 3 by 4?"):
+        reply = client.think(
+            trained_prompt().messages(question, odd_tools.describe()), stop=OBSERVATION_STOPS, max_tokens=200
+        )
+        move = parse(reply.text, odd_tools.names, cut=reply.cut).move
+        assert isinstance(move, (Action, Finish)), reply.text
+        if isinstance(move, Action) and move.tool == "now":
+            assert move.input == ""
+        if isinstance(move, Action) and move.tool == "area":
+            assert move.input[0] + move.input[-1] == "{}"

@@ -15,7 +15,8 @@ from ..console import write_line
 from ..errors import HelloReactError, MissingExtraError, ModelError, SettingsError
 from ..settings import Settings
 from .fetch import SIZE, fetch_weights, is_whole, weights_path
-from .serve import ADAPTER, CONTEXT, NOTE, LocalServer, available
+from .prompt import ADAPTER
+from .serve import CONTEXT, NOTE, LocalServer, available
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -4,17 +4,26 @@ same.
 The adapter was trained on this very text. Its fingerprint is kept in the adapter's file, so that a change
 of one without the other is noticed (tests/test_embedded.py).
 
-    >>> trained_prompt().text("What is 6 * 7?", "- Calculator: adds and multiplies.").splitlines()[-1]
+    >>> text = trained_prompt().text("What is 6 * 7?", "- Calculator: adds and multiplies.")
+    >>> text.splitlines()[-1]
     'Question: What is 6 * 7?'
+    >>> print((reply_grammar(text) or "").splitlines()[1])
+    action ::= "Calculator[" text "]" | "Finish[" answer "]"
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
+import re
+from pathlib import Path
 
+from ..arguments import usage
 from ..prompt import Prompt
 from ..settings import Settings
-from .serve import ADAPTER
+
+ADAPTER = Path(__file__).with_name("adapter.gguf")
+"""Where the LoRA adapter for the embedded model lies, if there is one; no other model gets it."""
 
 TEMPLATE = """\
 Answer the question with these tools, one step at a time.
@@ -24,6 +33,9 @@ Each step is a line "Thought: ..." and a line "Action: tool[input]".
 
 {conversation}Question: {question}
 {history}"""
+
+LONGEST_THOUGHT = 300
+"""Characters of a thought that the model may write; training's longest has 184. One in circles ends here."""
 
 FINGERPRINT_KEY = "hello_react.prompt"
 """Where the adapter's file keeps the fingerprint of the prompt that it was trained on."""
@@ -45,3 +57,23 @@ def fingerprint() -> str:
     """The sha256 of what the model reads around tools, questions, history and an earlier turn."""
     text = trained_prompt().text("?", "-", "!\n", [("q", "a")])
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def reply_grammar(prompt: str) -> str | None:
+    """The form of a reply to a prompt made by `trained_prompt`, as a grammar for llama.cpp (GBNF): a thought,
+    then an action with a tool that there is. None for any other prompt.
+    """
+    head, _, rest = TEMPLATE.partition("{tools}")
+    listed, end, _ = prompt.removeprefix(head).partition("\n".join(rest.splitlines()[:3]))
+    if not prompt.startswith(head) or not end:
+        return None
+    actions = []
+    for name, described in re.findall("(?m)^- (.+?): (.*)", listed):
+        is_json = "Input: a JSON object with " in described
+        given = "" if described.endswith(usage(())) else '"{" text "}"' if is_json else "text"
+        actions.append(f'{json.dumps(f"{name}[", ensure_ascii=False)} {given} "]"')
+    actions.append('"Finish[" answer "]"')
+    return (f'root ::= "Thought: " [^\\n]{{1,{LONGEST_THOUGHT}}} "\\nAction: " action\n'
+            f"action ::= {' | '.join(actions)}\n"
+            "text ::= [^\\n]*\n"
+            "answer ::= [^ \\n\\]] text")

@@ -18,27 +18,25 @@ import re
 import secrets
 import threading
 import time
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..errors import MissingExtraError, ModelError, ModelTimeoutError, SettingsError
+from ..events import Messages
+from ..llm import HelloAgentsLLM, Streamed
 from ..settings import Settings
 from ..text import printable
 from .child import Child, report
 from .fetch import Say, fetch_weights, weights_path
-
-if TYPE_CHECKING:
-    from ..llm import HelloAgentsLLM
+from .prompt import ADAPTER, embedded_prompt, reply_grammar
 
 CONTEXT = 8192
 """Tokens that a prompt and its reply may have together: the embedded model's window."""
 
 START_LIMIT = 120.0
 """Seconds that a server may take to start: the embedded model takes one, a large file on a slow disk many."""
-
-ADAPTER = Path(__file__).with_name("adapter.gguf")
-"""Where the LoRA adapter for the embedded model lies, if there is one; no other model gets it."""
 
 NOTE = ("Model: SmolLM2-135M-Instruct, embedded. It is very small (135 million parameters), often wrong, and "
         "knows English only; set LLM_MODEL_ID, LLM_API_KEY and LLM_BASE_URL for a capable one.")
@@ -140,11 +138,30 @@ class LocalServer:
         self.close()
 
 
+class EmbeddedLLM(HelloAgentsLLM):
+    """A client of the embedded model. A reply to the prompt that it was trained on keeps to a grammar: it
+    names no tool that is not there, and no thought goes in circles. Other prompts are asked freely.
+    """
+
+    def stream(self, messages: Messages, **options: Any) -> Iterator[Streamed]:
+        """As `HelloAgentsLLM.stream`."""
+        if not options.get("tools") and (grammar := _grammar(messages)):
+            given = options.get("extra_body") or {}
+            options["extra_body"] = {"grammar": grammar, **self.extra_body, **given}
+        yield from super().stream(messages, **options)
+
+
+def _grammar(messages: Messages) -> str | None:
+    only = messages[0] if len(messages) == 1 else None
+    content = only.get("content") if isinstance(only, Mapping) else None
+    return reply_grammar(content) if isinstance(content, str) else None
+
+
 _shared: dict[tuple[Path, Path | None], LocalServer] = {}
 _shared_lock = threading.Lock()
 
 
-def embedded_llm(say: Say = None, **options: Any) -> HelloAgentsLLM:
+def embedded_llm(say: Say = None, **options: Any) -> EmbeddedLLM:
     """A client of the embedded model; its server is started at the first call and shared in this process.
 
     Args:
@@ -155,9 +172,6 @@ def embedded_llm(say: Say = None, **options: Any) -> HelloAgentsLLM:
     Raises:
         As `LocalServer`.
     """
-    from ..llm import HelloAgentsLLM
-    from .prompt import embedded_prompt
-
     if not available():
         raise MissingExtraError("The embedded model", "local")
     with _shared_lock:
@@ -167,8 +181,8 @@ def embedded_llm(say: Say = None, **options: Any) -> HelloAgentsLLM:
             server = _shared[files] = LocalServer(*files)
             if say:
                 say(NOTE if server.path == weights_path() else f"Model: {server.model}, on this machine.")
-    client = HelloAgentsLLM(model=server.model, api_key=server.api_key, base_url=server.url,
-                            **{"temperature": 0, "max_tokens": 512, "timeout": 300, **options})
+    client = EmbeddedLLM(model=server.model, api_key=server.api_key, base_url=server.url,
+                         **{"temperature": 0, "max_tokens": 512, "timeout": 300, **options})
     client.prompt = embedded_prompt()
     return client
 

@@ -36,8 +36,8 @@ from ...toolbox.calculator import calculate
 from ...toolbox.encyclopedia import Encyclopedia
 from ...tools import Tool, ToolExecutor
 from ..fetch import fetch_weights
-from ..prompt import trained_prompt
-from ..serve import ADAPTER, LocalServer
+from ..prompt import ADAPTER, trained_prompt
+from ..serve import EmbeddedLLM, LocalServer
 from .kits import Stub
 from .plans import NOT_FOUND, Run
 from .trajectories import groups
@@ -285,7 +285,8 @@ def rows(
     for name, prompt, lora, every in ways:
         if name in modes:
             with LocalServer(weights, lora) as server:
-                client = HelloAgentsLLM(
+                asks = EmbeddedLLM if lora else HelloAgentsLLM
+                client = asks(
                     server.model, server.api_key, server.url, timeout=300, temperature=0, max_tokens=256
                 )
                 yield (
@@ -303,7 +304,7 @@ def speed(adapter: Path, say: Callable[[str], object]) -> Iterator[str]:
     began = time.monotonic()
     with LocalServer(weights, adapter) as server, LocalServer(weights) as bare:
         yield f"both servers up, with and without adapter: {time.monotonic() - began:.1f} s"
-        client = HelloAgentsLLM(server.model, server.api_key, server.url, timeout=300, max_tokens=256)
+        client = EmbeddedLLM(server.model, server.api_key, server.url, timeout=300, max_tokens=256)
         agent = ReActAgent(client, shipped_tools(), max_steps=STEPS, prompt=trained_prompt())
         steps = list[Step]()
         for question in (
