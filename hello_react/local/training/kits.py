@@ -202,7 +202,7 @@ def custom_tool(world: World) -> tuple[Tool, Maker, Stub]:
         return _shipped_tool(world)
     if kind < 0.16:
         return _setting_tool(world)
-    if kind < 0.72:
+    if kind < 0.80:
         names, texts, parameters, asked, given, results, answer = (
             part.strip() for part in rng.choice(phrases.TOOLS)
         )
