@@ -203,25 +203,15 @@ def custom_tool(world: World) -> tuple[Tool, Maker, Stub]:
     if kind < 0.16:
         return _setting_tool(world)
     if kind < 0.80:
-        names, texts, parameters, asked, given, results, answer = (
-            part.strip() for part in rng.choice(phrases.TOOLS)
-        )
+        names, texts, parameters, asked, given, results = (part.strip() for part in rng.choice(phrases.TOOLS))
         stub = Stub(parameters)
         tool = Tool(rng.choice(names.split(",")), rng.choice(texts.split("|")), stub.function, timeout=None)
 
         def make() -> tuple[str, str, str, str]:
             slots = words.slots()
-            result = fill(rng.choice(results.split("|")), slots)
-            slots["last"] = result
-            slots["score"] = ":".join(re.findall(r"\d+", result)[-2:])
-            slots["version"] = ".".join(re.findall(r"\d+", result)[-2:])
-            told = fill(answer, slots)
-            return (
-                fill(rng.choice(asked.split("|")), slots),
-                fill(given, slots),
-                result,
-                told if told in result else result,  # other words could not be learnt
-            )
+            question, result = (fill(rng.choice(one.split("|")), slots).strip() for one in (asked, results))
+            # The answer is what the tool said: other words can't be learnt, nor which part of it is meant.
+            return question, _as_asked(question, fill(given, slots), tool), result, result
 
         return tool, make, stub
     thing, quality = rng.choice(phrases.THINGS), rng.choice(phrases.QUALITIES)
@@ -271,16 +261,28 @@ def custom_tool(world: World) -> tuple[Tool, Maker, Stub]:
             rng.choice(chosen(phrases.QUALITY_ASKED, world.held_out)),
             {"q": spoken, "t": thing.replace("-", " "), "k": key},
         )
-        return (
-            question,
-            key,
-            rng.choice(
-                [value, value, f"{key}: {value}", f"{spoken}: {value}", f"The {spoken} of {key} is {value}."]
-            ),
-            value,
+        result = rng.choice(
+            [value, value, f"{key}: {value}", f"{spoken}: {value}", f"The {spoken} of {key} is {value}."]
         )
+        return question, key, result, result
 
     return Tool(name, text, stub.function, timeout=None), make_quality, stub
+
+
+def _as_asked(question: str, given: str, tool: Tool) -> str:
+    """The input with its texts spelt as in the question, and its values in the order of the parameters."""
+
+    def spelt(value: Any) -> Any:
+        found = re.search(re.escape(value), question, re.IGNORECASE) if isinstance(value, str) else None
+        return found[0] if found and value not in question else value
+
+    if len(tool.parameters) < 2:
+        return str(spelt(given))
+    values = json.loads(given)
+    return json.dumps(
+        {one.name: spelt(values[one.name]) for one in tool.parameters if one.name in values},
+        ensure_ascii=False,
+    )
 
 
 def _setting_tool(world: World) -> tuple[Tool, Maker, Stub]:

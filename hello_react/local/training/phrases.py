@@ -58,7 +58,7 @@ OUT_OF_REACH, SMALL_TALK, TALK_BEFORE = map(_lines, ("OUT_OF_REACH", "SMALL_TALK
 SUMS = _lines("SUMS")
 """Arithmetic: the question | the expression | the unit of the answer."""
 TOOLS = [line.split(" ;") for line in _lines("TOOLS")]
-"""Names ; descriptions ; parameters ("-": none, empty: one text) ; questions ; input ; results ; answer."""
+"""Names ; descriptions ; parameters ("-": none, empty: one text) ; questions ; input ; results."""
 THINGS, QUALITIES = _words("THINGS"), _words("QUALITIES")
 NUMBERS = _words("NUMBERS")
 """Small numbers in words, from zero on."""

@@ -493,12 +493,21 @@ def _steps(expression: str) -> list[str]:
     return [f"calculate {expression}"]
 
 
+def _kept(question: str, given: str) -> list[str]:
+    """The pieces of a question for a tool that have to be copied: no slip of the finger may get into them."""
+    return [
+        *re.findall(r': "([^"]+)"', given),
+        *re.findall(r'"([^"]+)"', question),
+        *re.findall(r"\b[A-Z0-9]\S*", question),
+    ]
+
+
 def _tool(script: Script) -> None:
     if not script.kit.custom:
         raise Unsuited
     tool, make = script.rng.choice(script.kit.custom)
     question, given, result, answer = make()
-    script.ask(question, given, *re.findall(r'"([^"]+)"', question), *re.findall(r"\b[A-Z0-9]\S*", question))
+    script.ask(question, given, *_kept(question, given))
     script.kit.stubs[tool.name].result = result
     script.act(f"{tool.name} can tell this.", tool.name, given)
     script.finish("Now I know the answer.", answer)
@@ -1261,7 +1270,7 @@ def _failing(script: Script) -> None:
         raise Unsuited
     tool, make = script.rng.choice(script.kit.custom)
     question, given, result, answer = make()
-    script.ask(question, given, *re.findall(r"\b[A-Z0-9]\S*", question))
+    script.ask(question, given, *_kept(question, given))
     stub = script.kit.stubs[tool.name]
     stub.result = script.rng.choice(
         [
