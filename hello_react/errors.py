@@ -6,7 +6,7 @@
     ├── ToolError                a tool that can't be registered; a tool may raise it to speak to the model
     ├── TraceError               a trace file that can't be read or replayed
     ├── MemoryFileError          a saved conversation that can't be read or written (in `memory`)
-    ├── WorkflowError            all that goes wrong in a workflow (its tree: `workflow_parts`)
+    ├── WorkflowError            all that goes wrong in a workflow (its tree: `workflow_events`)
     └── ModelError               the model's service failed; carries the partial `result` of the run
         ├── ModelConnectionError     no server there, or the connection broke
         ├── ModelTimeoutError        no answer, or a stream that stalled, within the time limit

@@ -1,9 +1,8 @@
 """A small event-driven engine (chapter 09): steps take events and return events, until a stop.
 
 A step is a method under `@step`; its annotations say which events it takes and returns, and that is the
-routing. This file is the engine: how a run goes from event to step to event. What it is made of (events,
-declared steps, the context with its state and saved form, how a run is awaited) stands in
-`workflow_parts.py`; every name a user needs is imported from here.
+routing. This file is the engine: how a run goes from event to step to event. What it is made of stands in
+`workflow_events.py`, `_steps`, `_context` and `_state`; every name a user needs is imported from here.
 
     >>> class Greeter(Workflow):
     ...     @step
@@ -29,15 +28,16 @@ from typing import Any, ClassVar
 
 from .background import iterate_in_thread
 from .console import write
+from .workflow_context import Awaited, Context, loop_is_running, run_to_end
 
-from .workflow_parts import (  # isort: skip
-    Awaited, Context, ContextSerializationError, Event, EventFieldError, Graph, HumanResponseEvent,
-    InputRequiredEvent, Job, Places, RetryPolicy, StartEvent, StateKeyError, StateStore, StepFailedEvent,
-    StepSpec, StopEvent, WorkflowCancelledError, WorkflowCancelledEvent, WorkflowConfigurationError,
-    WorkflowError, WorkflowFailedEvent, WorkflowRuntimeError, WorkflowTimedOutEvent, WorkflowTimeoutError,
-    anew, catch_error, check, check_number, check_timeout, current_job, declared, expect, listed,
-    loop_is_running, marked, run_to_end, step,
+from .workflow_events import (  # isort: skip
+    ContextSerializationError, Event, EventFieldError, HumanResponseEvent, InputRequiredEvent, StartEvent,
+    StateKeyError, StepFailedEvent, StopEvent, WorkflowCancelledError, WorkflowCancelledEvent,
+    WorkflowConfigurationError, WorkflowError, WorkflowFailedEvent, WorkflowRuntimeError,
+    WorkflowTimedOutEvent, WorkflowTimeoutError, anew, check, check_number, check_timeout, expect, listed,
 )
+from .workflow_state import Job, Places, StateStore, current_job
+from .workflow_steps import Graph, RetryPolicy, StepSpec, catch_error, declared, marked, step
 
 __all__ = [
     "Context", "ContextSerializationError", "Event", "EventFieldError", "HumanResponseEvent",

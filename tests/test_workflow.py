@@ -50,7 +50,7 @@ from hello_react.workflow import (
     catch_error,
     step,
 )
-from hello_react.workflow_parts import declared
+from hello_react.workflow_steps import declared
 
 ROOT = Path(__file__).resolve().parents[1]
 T = TypeVar("T")
@@ -3053,7 +3053,7 @@ def test_a_model_that_cannot_be_saved_is_named() -> None:
     go(main)
 
 
-JOB = {"step": "first", "event": {"__type__": "hello_react.workflow_parts:StartEvent", "value": {}},
+JOB = {"step": "first", "event": {"__type__": "hello_react.workflow:StartEvent", "value": {}},
        "announced": [], "answers": {}, "collected": {}}
 
 
@@ -3067,6 +3067,13 @@ def test_data_nested_too_deeply() -> None:
 def test_a_saved_job_is_loaded() -> None:
     loaded: Context[Any] = Context.from_dict(Chain(), {**Context(Chain()).to_dict(), "paused": [JOB]})
     assert loaded.to_dict()["paused"] == [JOB]
+
+
+def test_saved_data_names_the_public_module_and_that_of_an_earlier_layout_is_read() -> None:
+    for home in ("hello_react.workflow_parts", "hello_react.workflow_events", "hello_react.workflow"):
+        job = {**JOB, "event": {"__type__": f"{home}:StartEvent", "value": {}}}
+        loaded: Context[Any] = Context.from_dict(Chain(), {**Context(Chain()).to_dict(), "paused": [job]})
+        assert loaded.to_dict()["paused"] == [JOB]
 
 
 @pytest.mark.parametrize(("change", "words"), [

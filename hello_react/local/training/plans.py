@@ -8,6 +8,7 @@ one is tried.
 from __future__ import annotations
 
 import itertools
+import math
 import random
 import re
 from collections.abc import Callable
@@ -431,6 +432,7 @@ def _sum(script: Script) -> None:
         asked = rng.choice(
             ["What is {}?", "Calculate {}.", "{}", "How much is {}?", "compute {}", "Evaluate {}", "{} = ?"]
         ).format(expression)
+    expression = _in_order(expression, asked)
     spoken = dict(slots)
     if unit and rng.random() < 0.25:
         small = {one: phrases.NUMBERS[int(slots[one])] for one in "st" if int(slots[one]) <= 20}
@@ -446,6 +448,31 @@ def _sum(script: Script) -> None:
     result = script.calculate(thought, given)
     answer = f"{result} {unit}".strip()
     script.finish(f"The result is {result}.", answer)
+
+
+_NUMBER = r"(?:\{\w\}|\d+(?:\.\d+)?)"
+_PRODUCT = re.compile(rf"(?<![/^] )(?<![\w.^%]){_NUMBER}(?: \* {_NUMBER})+(?![\w.^%]| \^)")
+_SUM = re.compile(rf"(?<![-/*^] )(?<![\w.^%]){_NUMBER}(?: \+ {_NUMBER})+(?![\w.^%]| [*/^])")
+
+
+def _in_order(expression: str, asked: str) -> str:
+    """The same sum with factors and summands in the order of the question, and what it does not name last:
+    which of them comes first could not be learnt.
+
+    >>> _in_order("{a} - 7 * {s} * {t}", "{t} days, {s} a day, from {a}: left after a week?")
+    '{a} - {t} * {s} * 7'
+    """
+
+    def place(number: str) -> float:
+        names = [number]
+        if number.isdigit() and int(number) < len(phrases.NUMBERS):
+            names.append(phrases.NUMBERS[int(number)])
+        found = [re.search(rf"(?<![\w.,]){re.escape(name)}(?![\w]|[.,]\d)", asked.lower()) for name in names]
+        return min((one.start() for one in found if one), default=math.inf)
+
+    for kind, sign in ((_PRODUCT, " * "), (_SUM, " + ")):
+        expression = kind.sub(lambda run: sign.join(sorted(run[0].split(sign), key=place)), expression)  # noqa: B023
+    return expression
 
 
 _FIRST = {
@@ -1357,7 +1384,7 @@ PLANS: dict[str, tuple[Callable[[Script], None], float]] = {
     "missing": (_missing, 18),
     "unknown": (_unknown, 16),
     "out of reach": (_out_of_reach, 6),
-    "unfitting": (_unfitting, 2),
+    "unfitting": (_unfitting, 4),
     "talk": (_talk, 3),
     "follow-up": (_follow_up, 3),
     "failing": (_failing, 2),
