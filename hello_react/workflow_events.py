@@ -3,6 +3,15 @@
 An event is an object with typed fields, checked when it is made; the ones below begin a run, end it, or ask
 a person. Leaves out: which step takes which event (`workflow_steps.py`).
 
+    WorkflowError                   what the engine itself raises
+    ├── WorkflowConfigurationError      the steps don't fit together, or an option can't be used
+    ├── WorkflowRuntimeError            a run was used in a way that can't work
+    │   ├── EventFieldError                 an event with a field missing or unknown; a TypeError too
+    │   └── StateKeyError                   the state does not hold this key; a KeyError too
+    ├── WorkflowTimeoutError            a run or a wait took too long; a TimeoutError too
+    ├── WorkflowCancelledError          the run was cancelled
+    └── ContextSerializationError       what can't be saved, or saved data that can't be read
+
     >>> class Ask(Event):
     ...     question: str
     ...     tags: list[str] = []
@@ -274,6 +283,7 @@ def check_timeout(timeout: Any, error: type[WorkflowError] = WorkflowRuntimeErro
 
 
 def is_a(kind: Any, base: type) -> bool:
+    """Whether it is a class, and this one or derived from it; annotations may be anything."""
     return isinstance(kind, type) and issubclass(kind, base)
 
 

@@ -470,9 +470,11 @@ def _in_order(expression: str, asked: str) -> str:
         found = [re.search(rf"(?<![\w.,]){re.escape(name)}(?![\w]|[.,]\d)", asked.lower()) for name in names]
         return min((one.start() for one in found if one), default=math.inf)
 
-    for kind, sign in ((_PRODUCT, " * "), (_SUM, " + ")):
-        expression = kind.sub(lambda run: sign.join(sorted(run[0].split(sign), key=place)), expression)  # noqa: B023
-    return expression
+    def ordered(run: re.Match[str]) -> str:
+        sign = " * " if " * " in run[0] else " + "
+        return sign.join(sorted(run[0].split(sign), key=place))
+
+    return _SUM.sub(ordered, _PRODUCT.sub(ordered, expression))
 
 
 _FIRST = {
