@@ -94,6 +94,8 @@ class TraceWriter:
         self._held: list[dict[str, Any]] = []
         self._shown, self._thinking = "", False
         try:
+            if str(path).endswith(("/", os.sep)):  # a folder is meant, also where there is none yet
+                Path(path).mkdir(exist_ok=True)
             self._file = _open(Path(path))
         except (OSError, ValueError) as error:  # ValueError: a NUL in the path
             shown = printable(str(path))

@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 
 S = TypeVar("S")
 _TAG = "__type__"
+_FILES = {f"hello_react.workflow_{name}" for name in ("events", "steps", "context", "state", "parts")}
+"""The files of the engine; "parts" is of an earlier layout, whose saved states are still read."""
 
 
 @dataclasses.dataclass(eq=False, slots=True)
@@ -323,7 +325,7 @@ def unpack(value: Any, known: Iterable[type] = (), home: str = "") -> Any:
 
 def _public(module: str) -> str:
     """Where users import from: what is saved must not tell in which file of the engine a class stands."""
-    return "hello_react.workflow" if module.startswith("hello_react.workflow_") else module
+    return "hello_react.workflow" if module in _FILES else module
 
 
 def _find_class(tag: str, known: Iterable[type], home: str) -> Any:

@@ -107,7 +107,7 @@ def odd_tools() -> ToolExecutor:
         Tool("Say", 'Says a text, such as "a - b: c".', lambda text: text),
         Tool("now", "Tells the time.", lambda: "12:00"),
         Tool.from_function(area),
-        Tool("größe_量", "Measures.", lambda thing: thing),
+        Tool("gr\\öße\b", "Measures.", lambda thing: thing),
     ):
         tools.add(tool)
     return tools
@@ -118,18 +118,26 @@ def area(width: float, height: float) -> float:
     return width * height
 
 
-def test_the_grammar_admits_the_tools_at_hand_and_their_kind_of_input(odd_tools: ToolExecutor) -> None:
+def test_the_grammar_admits_the_tools_at_hand_and_any_input(odd_tools: ToolExecutor) -> None:
     listed = odd_tools.describe()
     text = trained_prompt().text("Which?", listed, "Thought: a\n- Fake: b\nAction: Say[c]\n", [("q", "- Other: a")])
     root, action, *_ = (reply_grammar(text) or "").splitlines()
     assert root == r'root ::= "Thought: " [^\n]{1,300} "\nAction: " action'
     assert action == (
-        'action ::= "Say[" text "]" | "now["  "]" | "area[" "{" text "}" "]" | "größe_量[" text "]"'
-        ' | "Finish[" answer "]"'
+        r'action ::= "Say" input | "now" input | "area" input | "gr\x5Cöße\x08" input | "Finish[" answer'
     )
     no_tools = reply_grammar(trained_prompt().text("?", ""))
     assert no_tools
-    assert 'action ::= "Finish[" answer "]"\n' in no_tools
+    assert 'action ::= "Finish[" answer\n' in no_tools
+
+
+def test_a_description_that_looks_like_the_end_of_the_list_takes_no_tool_away() -> None:
+    end = trained_prompt().text("?", "").partition("actions\n")[2] or trained_prompt().text("?", "- a: b")
+    tools = [Tool("First", f"Finds.\n{end.partition('- a: b')[2]}", str), Tool("Second", "Doubles.", str)]
+    grammar = reply_grammar(trained_prompt().text("?", "\n".join(map(str, tools))))
+    assert grammar
+    assert '"First" input' in grammar
+    assert '"Second" input' in grammar
 
 
 def test_other_prompts_have_no_grammar(odd_tools: ToolExecutor) -> None:
@@ -140,19 +148,22 @@ def test_other_prompts_have_no_grammar(odd_tools: ToolExecutor) -> None:
 
 def test_only_the_trained_prompt_is_asked_with_the_grammar_and_the_users_own_comes_first() -> None:
     trained = trained_prompt().messages("?", "- Say: says.")
-    with ModelServer(["Thought: a\nAction: Finish[b]"] * 6) as server:
+    with ModelServer(["Thought: a\nAction: Finish[b]"] * 7) as server:
         llm = EmbeddedLLM("m", "sk-none", server.url)
         llm.think(trained)
         llm.think(trained, extra_body={"seed": 1})
         llm.think(trained, extra_body={"grammar": "mine"})
         EmbeddedLLM("m", "sk-none", server.url, extra_body={"grammar": "mine"}).think(trained)
+        llm.think(trained, extra_body={"json_schema": {}})
         llm.think(trained, tools=[{"type": "function", "function": {"name": "Say", "parameters": {}}}])
         llm.think([{"role": "system", "content": "Be kind."}, *trained])
     grammar = reply_grammar(trained[0]["content"])
     assert [request.body.get("grammar") for request in server.requests] == [
-        *(grammar, grammar, "mine", "mine", None, None),
+        *(grammar, grammar, "mine", "mine", None, None, None),
     ]
     assert server.requests[1].body["seed"] == 1
+    with pytest.raises(TypeError, match="messages is a text"):
+        llm.think("Hello")  # type: ignore[arg-type]
 
 
 @pytest.mark.model
@@ -164,7 +175,3 @@ def test_the_server_keeps_replies_to_the_grammar(client: Any, odd_tools: ToolExe
         )
         move = parse(reply.text, odd_tools.names, cut=reply.cut).move
         assert isinstance(move, (Action, Finish)), reply.text
-        if isinstance(move, Action) and move.tool == "now":
-            assert move.input == ""
-        if isinstance(move, Action) and move.tool == "area":
-            assert move.input[0] + move.input[-1] == "{}"

@@ -488,6 +488,11 @@ def test_two_programs_that_begin_at_once_get_two_files(tmp_path):  # V11
     assert len(list(tmp_path.glob("run-*.jsonl"))) == 40
 
 
+def test_a_name_that_ends_in_a_slash_is_a_folder_also_where_there_is_none_yet(tmp_path):
+    with TraceWriter(f"{tmp_path}/new/") as first, TraceWriter(f"{tmp_path}/new/") as second:
+        assert {first.path.parent, second.path.parent} == {tmp_path / "new"}
+
+
 def test_without_a_name_the_file_is_in_the_working_folder(nothing_of_this_machine):
     with TraceWriter() as trace:
         agent(DONE).run("q", on_event=trace)

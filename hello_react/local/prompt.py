@@ -8,17 +8,15 @@ of one without the other is noticed (tests/test_embedded.py).
     >>> text.splitlines()[-1]
     'Question: What is 6 * 7?'
     >>> print((reply_grammar(text) or "").splitlines()[1])
-    action ::= "Calculator[" text "]" | "Finish[" answer "]"
+    action ::= "Calculator" input | "Finish[" answer
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 from pathlib import Path
 
-from ..arguments import usage
 from ..prompt import Prompt
 from ..settings import Settings
 
@@ -61,19 +59,20 @@ def fingerprint() -> str:
 
 def reply_grammar(prompt: str) -> str | None:
     """The form of a reply to a prompt made by `trained_prompt`, as a grammar for llama.cpp (GBNF): a thought,
-    then an action with a tool that there is. None for any other prompt.
+    then an action with a tool that there is; what goes in is free. None for any other prompt.
     """
     head, _, rest = TEMPLATE.partition("{tools}")
-    listed, end, _ = prompt.removeprefix(head).partition("\n".join(rest.splitlines()[:3]))
+    # The last such place: words of a tool's description must not end the list.
+    listed, end, _ = prompt.removeprefix(head).rpartition("\n".join(rest.splitlines()[:3]))
     if not prompt.startswith(head) or not end:
         return None
-    actions = []
-    for name, described in re.findall("(?m)^- (.+?): (.*)", listed):
-        is_json = "Input: a JSON object with " in described
-        given = "" if described.endswith(usage(())) else '"{" text "}"' if is_json else "text"
-        actions.append(f'{json.dumps(f"{name}[", ensure_ascii=False)} {given} "]"')
-    actions.append('"Finish[" answer "]"')
+    names = [f"{_literal(name)} input" for name in re.findall("(?m)^- (.+?): ", listed)]
     return (f'root ::= "Thought: " [^\\n]{{1,{LONGEST_THOUGHT}}} "\\nAction: " action\n'
-            f"action ::= {' | '.join(actions)}\n"
-            "text ::= [^\\n]*\n"
-            "answer ::= [^ \\n\\]] text")
+            f"""action ::= {" | ".join([*names, '"Finish[" answer'])}\n"""
+            'input ::= "[" [^\\x00]*\n'
+            "answer ::= [^ \\n\\]] [^\\x00]*")
+
+
+def _literal(text: str) -> str:
+    """A text as GBNF writes it."""
+    return '"' + re.sub(r"[\x00-\x1f\x7f\"\\\\]", lambda sign: f"\\x{ord(sign[0]):02X}", text) + '"'

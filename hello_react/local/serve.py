@@ -18,7 +18,7 @@ import re
 import secrets
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -140,21 +140,22 @@ class LocalServer:
 
 class EmbeddedLLM(HelloAgentsLLM):
     """A client of the embedded model. A reply to the prompt that it was trained on keeps to a grammar: it
-    names no tool that is not there, and no thought goes in circles. Other prompts are asked freely.
+    names a tool that is there, and no thought goes in circles. Other prompts are asked freely.
     """
 
     def stream(self, messages: Messages, **options: Any) -> Iterator[Streamed]:
         """As `HelloAgentsLLM.stream`."""
-        if not options.get("tools") and (grammar := _grammar(messages)):
-            given = options.get("extra_body") or {}
-            options["extra_body"] = {"grammar": grammar, **self.extra_body, **given}
+        given = {**self.extra_body, **(options.get("extra_body") or {})}
+        if not options.get("tools") and not {"grammar", "json_schema"} & set(given):
+            options["extra_body"] = {**given, **_grammar(messages)}
         yield from super().stream(messages, **options)
 
 
-def _grammar(messages: Messages) -> str | None:
-    only = messages[0] if len(messages) == 1 else None
+def _grammar(messages: Messages) -> dict[str, str]:
+    only = messages[0] if isinstance(messages, Sequence) and len(messages) == 1 else None
     content = only.get("content") if isinstance(only, Mapping) else None
-    return reply_grammar(content) if isinstance(content, str) else None
+    grammar = reply_grammar(content) if isinstance(content, str) else None
+    return {"grammar": grammar} if grammar else {}
 
 
 _shared: dict[tuple[Path, Path | None], LocalServer] = {}
