@@ -69,7 +69,7 @@ class Tool:
                             "The order is: name, description, function.")
         if not isinstance(description, str) or not description.strip():
             hint = " (python -OO drops docstrings.)" if sys.flags.optimize > 1 else ""
-            raise ToolError(f"The tool {name!r} needs a description: all that the model knows of it.{hint}")
+            raise ToolError(f"The tool {name!r} needs a description, such as its docstring.{hint}")
         if timeout is not None and (type(timeout) not in (int, float) or not 0 < timeout < math.inf):
             raise ToolError(f"The tool {name!r} needs a timeout above 0 seconds, or None, not {timeout!r}.")
         if type(retries) is not int or retries < 0:
