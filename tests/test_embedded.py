@@ -132,8 +132,8 @@ def test_the_grammar_admits_the_tools_at_hand_and_any_input(odd_tools: ToolExecu
 
 
 def test_a_description_that_looks_like_the_end_of_the_list_takes_no_tool_away() -> None:
-    end = trained_prompt().text("?", "").partition("actions\n")[2] or trained_prompt().text("?", "- a: b")
-    tools = [Tool("First", f"Finds.\n{end.partition('- a: b')[2]}", str), Tool("Second", "Doubles.", str)]
+    _, end = trained_prompt().text("?", "- a: b").split("- a: b\n")
+    tools = [Tool("First", f"Finds.\n{end}", str), Tool("Second", "Doubles.", str)]
     grammar = reply_grammar(trained_prompt().text("?", "\n".join(map(str, tools))))
     assert grammar
     assert '"First" input' in grammar
