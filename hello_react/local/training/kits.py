@@ -19,7 +19,7 @@ from ...toolbox.calculator import calculate
 from ...toolbox.page import Page
 from ...tools import Tool, ToolExecutor
 from . import phrases
-from .world import World, chosen, fill
+from .world import Subject, World, chosen, fill
 
 Maker = Callable[[], tuple[str, str, str, str]]
 """Gives a question for a tool, the right input, what the tool then says, and the answer."""
@@ -62,6 +62,17 @@ class Kit:
     stubs: dict[str, Stub] = field(default_factory=dict)
 
 
+def _bare(subject: Subject) -> str:
+    """A title without what tells it from others of this name."""
+    return re.sub(r"\s*\([^()]*\)$", "", subject.title)
+
+
+def _surnamed(world: World, query: str) -> list[Subject]:
+    """The one subject, if there is but one, whose name ends like this: Hawking, Conan Doyle."""
+    found = [one for one in world.subjects if f" {_bare(one)}".casefold().endswith(f" {query}".casefold())]
+    return found if len(found) == 1 else []
+
+
 class _Web:
     """Search as a web search engine gives it: snippets of several pages."""
 
@@ -70,11 +81,8 @@ class _Web:
 
     def search(self, query: str) -> str:
         rng, words = self.world.rng, self.world.words
-        found = [
-            one
-            for one in self.world.subjects
-            if re.sub(r"\s*\([^()]*\)$", "", one.title).lower() in query.lower()
-        ]
+        found = [one for one in self.world.subjects if _bare(one).casefold() in query.casefold()]
+        found = found or _surnamed(self.world, query)
         if not found:
             return f'No results for "{query}". Try other or fewer words.'
         page = max(found, key=lambda one: len(one.title))
@@ -107,13 +115,14 @@ class _Pages:
         self.world, self.page = world, Page("", "")
 
     def search(self, title: str) -> str:
-        for one in self.world.subjects:
-            if title.casefold() in (
-                one.title.casefold(),
-                re.sub(r"\s*\([^()]*\)$", "", one.title).casefold(),
-            ):
-                self.page = Page(one.title, one.text)
-                return self.page.summary(self.world.rng.choice((1, 2)))
+        same = [
+            one
+            for one in self.world.subjects
+            if title.casefold() in (one.title.casefold(), _bare(one).casefold())
+        ]
+        for one in same or _surnamed(self.world, title):
+            self.page = Page(one.title, one.text)
+            return self.page.summary(self.world.rng.choice((1, 2)))
         similar = [one.title for one in self.world.rng.sample(self.world.subjects, 3)]
         return f"Could not find {title}. Similar: [{', '.join(similar)}]"
 

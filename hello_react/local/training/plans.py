@@ -93,8 +93,7 @@ class Script:
         self.kind, self.answer, self._history, self._number = "", "", "", 0
         self.turns: list[Turn] = []
         self.replay: list[tuple[str, str, str]] = []
-        self._letters: Callable[[str], str] = str
-        self._names: tuple[str, ...] = ()
+        self._leading: dict[tuple[str, str], bool] = {}
         self._asked_first = ""
 
     def _turn(self, thought: str, action: str) -> str:
@@ -111,10 +110,6 @@ class Script:
 
     def act(self, thought: str, tool: str, given: str, learnt: bool = True) -> str:
         """Call a tool; gives the observation. What is not `learnt` only stands in the history, as a slip."""
-        for name in self._names:
-            thought = thought.replace(name, self._letters(name))
-        if self._letters(given) in self.question:
-            given = self._letters(given)
         reply = f"Thought: {thought}\nAction: {tool}[{given}]"
         if learnt:
             self._turn(thought, f"{tool}[{given}]")
@@ -172,10 +167,35 @@ class Script:
         elif style < 0.17:
             question = question.rstrip("?") + "??"
         elif style < 0.25 and self.kind not in _CASE_MATTERS:
-            self._letters = rng.choice([str.lower, str.lower, str.lower, str.upper])
-            self._names = tuple(name.removeprefix("the ") for name in names if name and name in question)
-            question = self._letters(question)
+            question = rng.choice([str.lower, str.lower, str.lower, str.upper])(question)
         self.question = question
+
+    def called(self, what: Subject | str) -> str:
+        """A name as the question writes it, with "the" if that stands before it.
+
+        Of a subject it may be a part ("Kepler"), if that is all that stands there and a search for it leads
+        to the article; a name that does not stand there is given as it is.
+        """
+        name = what if isinstance(what, str) else what.name
+        words = name.removeprefix("the ").split()
+        for count in range(len(words), 0, -1):
+            for first in range(len(words) - count + 1):
+                part = " ".join(words[first : first + count])
+                written = rf"(\bthe )?(?<!\w)({re.escape(part)})(?!\w)"
+                found = re.search(written, self.question, re.IGNORECASE)
+                if found and (count == len(words) or self._leads(part, what)):
+                    return f"the {found[2]}" if found[1] else found[2]
+        return name
+
+    def _leads(self, part: str, what: Subject | str) -> bool:
+        """Whether a search for a part of a name opens the article of the subject, or lets choose it."""
+        if isinstance(what, str) or not self.kit.search or part[0].islower():
+            return False
+        if (part, what.title) not in self._leading:
+            seen = self.kit.executor.execute(self.kit.search, part).text
+            chosen_from = " may mean" in seen and what.title in seen
+            self._leading[part, what.title] = what.text[:30] in seen or chosen_from
+        return self._leading[part, what.title]
 
     def some_fact(self) -> tuple[Subject, str]:
         """A subject and one of its facts; half of the time the fact is chosen first, so that none is rare."""
@@ -229,8 +249,9 @@ class Script:
         if not self.kit.search:
             raise Unsuited
         noun, _, _, word = phrases.ATTRIBUTES[attribute]
-        value, plain = subject.facts[attribute], subject.name.removeprefix("the ")
-        thought = thought or f"I need the {noun} of {subject.name}."
+        name = self.called(subject)
+        value, plain = subject.facts[attribute], name.removeprefix("the ")
+        thought = thought or f"I need the {noun} of {name}."
         seen = self.act(thought, self.kit.search, plain)
         if " may mean" in seen and subject.title in seen and subject.title != plain:
             seen = self.act(f"I mean the {subject.kind}.", self.kit.search, subject.title)
@@ -249,7 +270,7 @@ class Script:
             self.act(thought, self.kit.lookup, self.rng.choice(words), learnt=False)
 
     def says(self, subject: Subject, attribute: str) -> str:
-        name = subject.name
+        name = self.called(subject)
         verb = {
             "born": "was born on",
             "died": "died on",
@@ -292,12 +313,14 @@ class Script:
 
 def _mistyped(question: str, names: tuple[str, ...], rng: random.Random) -> str:
     """`question` with one or two slips in its small words."""
-    fixed = " ".join(names)
+    fixed = " ".join(names).casefold()
+    starts = tuple(word for word in fixed.split() if len(word) > 2)
     words = question.split(" ")
     places = [
         place
         for place, word in enumerate(words)
-        if word.isalpha() and word.islower() and len(word) > 2 and word not in fixed
+        if word.isalpha() and word.islower() and len(word) > 2
+        if word not in fixed and not word.startswith(starts)
     ]
     for place in rng.sample(places, min(len(places), rng.randint(1, 3))):
         words[place] = _misspelt(words[place], rng)
@@ -369,6 +392,7 @@ def _described(script: Script) -> None:
         else script.compared("DESCRIBED", verb=verb, words=words),
         words,
     )
+    words = script.called(words).removeprefix("the ")
     seen = script.act(f"I look for the {words}.", script.kit.search, words)
     if not seen.startswith(f"{subject.title}:") or (attribute and subject.facts[attribute] not in seen):
         raise Unsuited
@@ -387,6 +411,7 @@ def _not_described(script: Script) -> None:
     place = script.world.subject(kind=script.rng.choice(("country", "city"))).name
     words = script.rng.choice(_EXTREMES)
     script.ask(script.compared("NOT_THE", words=words, place=place), place, words)
+    words, place = script.called(words).removeprefix("the "), script.called(place)
     seen = script.act(f"I look for the {words} in {place}.", script.kit.search, f"{words} in {place}")
     if not seen.startswith(("I could not", "Could not")) or " Mentioned in " in seen:
         raise Unsuited
@@ -615,7 +640,9 @@ def _both(script: Script, first: Subject, second: Subject, attribute: str) -> tu
     noun = phrases.ATTRIBUTES[attribute].noun
     left = script.read(first, attribute)
     right = script.read(
-        second, attribute, f"{script.says(first, attribute)}. Now I need the {noun} of {second.name}."
+        second,
+        attribute,
+        f"{script.says(first, attribute)}. Now I need the {noun} of {script.called(second)}.",
     )
     return left, right
 
@@ -706,7 +733,7 @@ def _which(script: Script) -> None:
 
 def _judge(script: Script, subjects: tuple[Subject, Subject], values: tuple[str, str], more: bool) -> None:
     """Let the calculator say whether the first value is more (or less) than the second: yes or no."""
-    said, (left, right), pairs = _sides(subjects, values)
+    said, (left, right), pairs = _sides(script, subjects, values)
     asked = f"Is {said[0]} {'more' if more else 'less'} than {said[1]}?"
     _answer(script, script.calculate(f"{pairs} {asked}", f"{left} {'>' if more else '<'} {right}"))
 
@@ -725,7 +752,7 @@ def _compare(
     script: Script, subjects: tuple[Subject, Subject], values: tuple[str, str], larger: bool
 ) -> tuple[str, Subject]:
     """Let the calculator find the larger (or smaller) of two values; gives it and whose it is."""
-    said, numbers, pairs = _sides(subjects, values)
+    said, numbers, pairs = _sides(script, subjects, values)
     script.calculate(
         f"{pairs} I need the {'larger' if larger else 'smaller'} one.",
         f"{'max' if larger else 'min'}({numbers[0]}, {numbers[1]})",
@@ -734,7 +761,9 @@ def _compare(
     return said[place], subjects[place]
 
 
-def _sides(subjects: tuple[Subject, Subject], values: tuple[str, str]) -> tuple[list[str], list[str], str]:
+def _sides(
+    script: Script, subjects: tuple[Subject, Subject], values: tuple[str, str]
+) -> tuple[list[str], list[str], str]:
     """Two values as a thought names them, as the calculator takes them, and told with their subjects."""
     parts = [_number(value) for value in values]
     if parts[0][2] != parts[1][2]:
@@ -747,7 +776,8 @@ def _sides(subjects: tuple[Subject, Subject], values: tuple[str, str]) -> tuple[
         value if not same or factor else number
         for value, (number, factor, _) in zip(values, parts, strict=True)
     ]
-    return said, numbers, f"{said[0]} is {subjects[0].name}, {said[1]} is {subjects[1].name}."
+    pairs = [f"{one} is {script.called(whose)}" for one, whose in zip(said, subjects, strict=True)]
+    return said, numbers, f"{', '.join(pairs)}."
 
 
 def _year(date: str) -> str:
@@ -781,7 +811,7 @@ def _older(script: Script) -> None:
 def _age(script: Script) -> None:
     subject = script.world.subject("born", "died")
     script.ask(script.compared("AGE", x=subject.name), subject.name)
-    _age_of(script, subject, f"I need the dates of birth and death of {subject.name}.")
+    _age_of(script, subject, f"I need the dates of birth and death of {script.called(subject)}.")
 
 
 def _age_of(script: Script, subject: Subject, thought: str) -> None:
@@ -869,21 +899,25 @@ def _two_hops(script: Script) -> None:
         raise Unsuited
     first, second = rng.choice(pairs)
     spoken = script.pointer(link, first.name)
-    before = f"First I need the {phrases.ATTRIBUTES[link].noun} of {first.name}."
-    if link == "capital of":
-        before = f"First I need the country whose capital is {first.name}."
+    needed = "country whose capital is" if link == "capital of" else f"{phrases.ATTRIBUTES[link].noun} of"
+
+    def begin() -> None:
+        script.read(first, link, f"First I need the {needed} {script.called(first)}.")
+
     read = [pair for pair in second.reading if second.name in pair[0] and not pair[1].startswith("-")]
     if read and rng.random() < 0.4:
         question, answer = rng.choice(read)
         script.ask(question.replace(second.name, spoken), first.name, answer)
-        script.read(first, link, before)
-        thought = f"{script.says(first, link)}. Now I look up {second.name}."
+        begin()
+        thought = f"{script.says(first, link)}. Now I look up {script.called(second)}."
         _told(script, second, answer, thought)
         return
     if {"born", "died"} <= second.facts.keys() and rng.random() < 0.2:
         script.ask(script.compared("AGE", x=spoken), first.name)
-        script.read(first, link, before)
-        thought = f"{script.says(first, link)}. Now I need the dates of birth and death of {second.name}."
+        begin()
+        thought = (
+            f"{script.says(first, link)}. Now I need the dates of birth and death of {script.called(second)}."
+        )
         _age_of(script, second, thought)
         return
     attribute = rng.choice(sorted(set(wanted) & second.facts.keys()))
@@ -895,9 +929,9 @@ def _two_hops(script: Script) -> None:
         asked = script.phrase(attribute, spoken)
     script.ask(asked, first.name)
     noun = phrases.ATTRIBUTES[attribute].noun
-    script.read(first, link, before)
+    begin()
     value = script.read(
-        second, attribute, f"{script.says(first, link)}. Now I need the {noun} of {second.name}."
+        second, attribute, f"{script.says(first, link)}. Now I need the {noun} of {script.called(second)}."
     )
     script.finish(f"{script.says(second, attribute)}.", script.wanted(value))
 
@@ -1032,7 +1066,8 @@ def _two_intents(script: Script) -> None:
     more = script.read(
         second,
         other,
-        f"{script.says(first, attribute)}. Now I need the {phrases.ATTRIBUTES[other].noun} of {second.name}.",
+        f"{script.says(first, attribute)}. Now I need the {phrases.ATTRIBUTES[other].noun} of "
+        f"{script.called(second)}.",
     )
     script.finish(f"I have both: {value} and {more}.", f"{value} and {more}")
 
@@ -1061,11 +1096,15 @@ def _missing(script: Script) -> None:
 
 def _not_told(script: Script, subject: Subject, asked: str, word: str, noun: str = "") -> None:
     """Search, look the word up where one can, and give up."""
+    if not noun and word.casefold() not in asked.casefold():
+        told = f"{subject.name} {subject.text}".casefold()
+        word = max((one for one in _CONTENT_WORD.findall(asked) if one not in told), key=len, default=word)
     if word.casefold() in subject.text.casefold():
         raise Unsuited
-    script.ask(asked, subject.name)
-    thought = f"I need the {noun} of {subject.name}." if noun else f"I look up {subject.name}."
-    seen = script.act(thought, script.kit.search, subject.name.removeprefix("the "))
+    script.ask(asked, subject.name, word)
+    name = script.called(subject)
+    thought = f"I need the {noun} of {name}." if noun else f"I look up {name}."
+    seen = script.act(thought, script.kit.search, name.removeprefix("the "))
     if " may mean" in seen or subject.text[:30] not in seen:
         raise Unsuited
     if script.kit.lookup:
@@ -1087,7 +1126,7 @@ def _reading(script: Script) -> None:
         _not_told(script, subject, question, answer[1:])
         return
     script.ask(question, subject.name, answer)
-    _told(script, subject, answer, f"I look up {subject.name}.")
+    _told(script, subject, answer, f"I look up {script.called(subject)}.")
 
 
 def _two_facts(script: Script) -> None:
@@ -1100,14 +1139,20 @@ def _two_facts(script: Script) -> None:
     if first.text.count(left) != 1 or second.text.count(right) != 1:
         raise Unsuited
     script.ask(first.as_here(question), first.name, *[second.name] if kind != "hop" else [], right)
-    sentence = _opened(script, first, left, f"I look up {first.name}.")
+    expression = (left, right)
+    asked = [script.question.casefold().find(script.called(one).casefold()) for one in (first, second)]
+    if kind not in ("hop", "both", "age") and 0 <= asked[1] < asked[0]:  # in the order of the question
+        first, second, left, right = second, first, right, left
+        kind = {"more": "less", "less": "more"}.get(kind, kind)
+    sentence = _opened(script, first, left, f"I look up {script.called(first)}.")
     if kind == "hop":
-        _told(script, second, right, f"{sentence} Now I look up {second.name}.")
+        _told(script, second, right, f"{sentence} Now I look up {script.called(second)}.")
         return
     if second is not first:
-        said = f"{left} is {first.name}" if kind not in ("age", "both") else f"I have {left}"
-        _opened(script, second, right, f"{said}. Now I look up {second.name}.")
+        said = f"{left} is {script.called(first)}" if kind not in ("age", "both") else f"I have {left}"
+        _opened(script, second, right, f"{said}. Now I look up {script.called(second)}.")
     if kind == "both":
+        left, right = _short(left, first), _short(right, second)
         script.finish(f"I have both: {left} and {right}.", f"{left} and {right}")
     elif kind == "age":
         _years_old(script, left, right, f"Born on {left}, then it was {right}: I calculate the age.")
@@ -1115,8 +1160,10 @@ def _two_facts(script: Script) -> None:
         _years_apart(script, left, right)
     elif kind == "diff":
         _apart(script, left, right)
-    elif kind in ("sum", "times"):
-        _joined(script, left, right, "+" if kind == "sum" else "/")
+    elif kind == "sum":
+        _joined(script, left, right, "+")
+    elif kind == "times":
+        _joined(script, *expression, "/")
     else:
         dates = [re.fullmatch(r"(?:.* )?(\d{4})", value) for value in (left, right)]
         values = (dates[0][1], dates[1][1]) if dates[0] and dates[1] else (left, right)
@@ -1129,12 +1176,12 @@ def _two_facts(script: Script) -> None:
 
 def _told(script: Script, subject: Subject, answer: str, thought: str) -> None:
     """Open an article and finish with what a sentence of it says."""
-    script.finish(_opened(script, subject, answer, thought), answer)
+    script.finish(_opened(script, subject, answer, thought), _short(answer, subject))
 
 
 def _opened(script: Script, subject: Subject, answer: str, thought: str) -> str:
     """Open an article; the sentence of it that tells `answer`, if it is short enough for a thought."""
-    plain = subject.name.removeprefix("the ")
+    plain = script.called(subject).removeprefix("the ")
     if not script.kit.search:
         raise Unsuited
     seen = script.act(thought, script.kit.search, plain)
@@ -1148,8 +1195,18 @@ def _opened(script: Script, subject: Subject, answer: str, thought: str) -> str:
 
 def _said(subject: Subject, answer: str) -> str:
     """The sentence of an article that tells `answer`, if it is short enough for a thought."""
-    sentence = next(one for one in re.split(r"(?<=[a-z)\d]\.) (?=[A-Z])", subject.text) if answer in one)
-    return sentence if len(sentence) < 160 else f"The article says {answer}."
+    sentence = next(one for one in re.split(r"(?<=[\w)][\w)]\.) (?=[A-Z])", subject.text) if answer in one)
+    return sentence if len(sentence) < 160 else f"The article says {_short(answer, subject)}."
+
+
+def _short(answer: str, subject: Subject) -> str:
+    """An answer from the text of an article as all are given: without an article or "about" before it, with
+    "more than".
+    """
+    title = answer.startswith("The ") and (answer == subject.title or f" {answer}" in subject.text)
+    bare = answer if title else re.sub(r"^(?:[Tt]he|[Aa]n?|[Aa]bout|[Aa]round) (?=\S)", "", answer)
+    bound = re.search(rf"\b((?:more|less|fewer) than|over|almost|nearly) {re.escape(bare)}", subject.text)
+    return f"{bound[1]} {bare}" if bound else bare
 
 
 def _mentioned(script: Script) -> None:
@@ -1160,12 +1217,13 @@ def _mentioned(script: Script) -> None:
     subject = next(one for one in script.world.real if one.title == title)
     question, answer = subject.as_here(question), subject.as_here(answer)
     script.ask(question, searched, answer)
-    seen = script.act(f"I look up {searched}.", script.kit.search, searched)
+    searched = script.called(searched)
+    seen = script.act(f"I look up {searched}.", script.kit.search, searched.removeprefix("the "))
     before, _, mention = seen.partition(f' Mentioned in {title}: "')
     if not mention or (answer != "-" and subject.text.count(answer) != 1):
         raise Unsuited
     if answer in re.split(" Mentioned in | Similar: ", mention)[0] and answer != "-":
-        script.finish(_said(subject, answer), answer)
+        script.finish(_said(subject, answer), _short(answer, subject))
         return
     if " Mentioned in " in before:
         raise Unsuited
@@ -1178,7 +1236,7 @@ def _mentioned(script: Script) -> None:
     if answer == "-":
         script.finish("The article does not tell this.", NOT_FOUND)
     else:
-        script.finish(_said(subject, answer), answer)
+        script.finish(_said(subject, answer), _short(answer, subject))
 
 
 def _unknown(script: Script) -> None:
@@ -1191,7 +1249,8 @@ def _unknown(script: Script) -> None:
         name, attribute = script.words.title(kind), rng.choice(phrases.KINDS[kind])
         script.ask(script.phrase(attribute, name), name)
         noun = phrases.ATTRIBUTES[attribute].noun
-        seen = script.act(f"I need the {noun} of {name}.", script.kit.search, name)
+        name = script.called(name)
+        seen = script.act(f"I need the {noun} of {name}.", script.kit.search, name.removeprefix("the "))
         if "ould not find" not in seen and "No results" not in seen:
             raise Unsuited
         script.finish(f"There is no article on {name}.", NOT_FOUND)
@@ -1206,10 +1265,10 @@ def _unknown(script: Script) -> None:
     read = [pair for pair in subject.reading if plain in pair[0] and not pair[1].startswith("-")]
     question, answer = rng.choice(read) if read and rng.random() < 0.6 else ("", "")
     script.ask(question.replace(plain, wrong) or script.phrase(attribute, wrong), wrong, answer)
-    noun = phrases.ATTRIBUTES[attribute].noun
-    seen = script.act(
-        f"I look up {wrong}." if question else f"I need the {noun} of {wrong}.", script.kit.search, wrong
-    )
+    noun, wrong = phrases.ATTRIBUTES[attribute].noun, script.called(wrong)
+    thought = f"I look up {wrong}." if question else f"I need the {noun} of {wrong}."
+    wrong = wrong.removeprefix("the ")
+    seen = script.act(thought, script.kit.search, wrong)
     if "could not find" not in seen or subject.title not in seen or wrong == plain:
         raise Unsuited
     if " Did you mean " in seen and f" Did you mean {subject.title}?" not in seen:
