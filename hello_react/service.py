@@ -179,8 +179,10 @@ class Service:
         refused = self._refused.copy()
         if not body.get("stream") or "stream" in refused:
             refused.add("stream_options")
-        return {self._renamed.get(name, name): _clean(value) for name, value in body.items()
-                if value is not None and name not in refused}
+        fitted = {self._renamed.get(name, name): value for name, value in body.items()
+                  if value is not None and name not in refused}
+        # `repr` escapes NUL and surrogates: one look at it is faster than one at each text of a long history.
+        return _clean(fitted) if _ESCAPED.search(repr(fitted)) else fitted
 
     def _post(self, body: dict[str, Any], limit: float) -> Any:
         """Send `body`; gives the open stream."""
@@ -454,6 +456,9 @@ def _words(body: Any) -> str:
             place = ".".join(map(str, body["loc"])) + ": " if isinstance(body.get("loc"), list) else ""
             return place + _words(body[name])
     return json.dumps(body, ensure_ascii=False)
+
+
+_ESCAPED = re.compile(r"\\x00|\\ud[89a-f]")
 
 
 def _clean(value: Any) -> Any:
