@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import random
 import re
 from pathlib import Path
 
@@ -12,15 +13,24 @@ import pytest
 from hello_react.errors import HelloReactError
 from hello_react.local import fetch_weights
 from hello_react.local.training import evaluate, phrases, plans, unseen
+from hello_react.local.training.kits import Kit
 from hello_react.local.training.plans import NOT_FOUND, PLANS, Run
 from hello_react.local.training.trajectories import groups
-from hello_react.local.training.world import chosen
+from hello_react.local.training.world import World, chosen
 from hello_react.parser import Action, Finish, parse
 from hello_react.toolbox.calculator import calculate
+from hello_react.tools import ToolExecutor
 
 
 def runs(count: int, seed: int = 5, held_out: bool = False) -> list[Run]:
     return [run for group in itertools.islice(groups(seed, held_out=held_out), count) for run in group.runs]
+
+
+def plain_script(world: World) -> plans.Script:
+    tools = ToolExecutor()
+    tools.register_tool("Search", "Finds an article.", world.encyclopedia.search)
+    tools.register_tool("Calculator", "Calculates.", calculate)
+    return plans.Script(world, Kit(tools, "Search", "", "Calculator", is_encyclopedia=True))
 
 
 @pytest.fixture(scope="module")
@@ -80,6 +90,69 @@ def test_the_input_of_a_tool_is_copied_from_the_question_in_the_order_of_its_par
         assert all(value in run.question for value in values.values() if isinstance(value, str))
         assert run.answer == seen
     assert objects > 20
+
+
+def test_what_is_searched_for_is_copied_from_the_question(many: list[Run]) -> None:
+    """Full names for parts of them, or another case, had to be known by heart; in the order of the question."""
+    asked = [run for run in many if run.kind in ("reading", "two facts", "mentioned", "which", "missing")]
+    known = [run for run in asked if run.replay[0][1] not in run.question]
+    assert len(asked) > 100
+    assert len(known) <= 0.02 * len(asked)  # "Tom Sawyer's aunt"
+    for run in asked:
+        places = [run.question.find(given) for tool, given, _ in run.replay if tool == run.replay[0][0]]
+        found = [place for place in places if place >= 0]
+        assert found == sorted(found) or run.kind not in ("two facts", "which")
+
+
+def test_an_answer_from_an_article_has_no_small_word_before_it(many: list[Run]) -> None:
+    read = [run for run in many if run.kind in ("reading", "mentioned")]
+    titles = [one for one in (run.answer for run in read) if re.match("(?:The|An?) [A-Z]", one)]
+    assert len(titles) < 0.05 * len(read)
+    assert not [run for run in read if re.match("(?:the|an?|[Aa]bout|[Aa]round) ", run.answer)]
+
+
+def test_a_name_is_called_as_the_question_writes_it() -> None:
+    script = plain_script(World(random.Random(1), held_out=False))
+    kepler = next(one for one in script.world.real if one.title == "Johannes Kepler")
+    seine = next(one for one in script.world.real if one.title == "Seine")
+    for question, subject, called in (
+        ("When was Johannes Kepler born?", kepler, "Johannes Kepler"),
+        ("when was johannes kepler born", kepler, "johannes kepler"),
+        ("KEPLER'S BIRTH", kepler, "KEPLER"),
+        ("Who found the laws of planets?", kepler, "Johannes Kepler"),
+        ("How long is the Seine?", seine, "the Seine"),
+        ("HOW LONG IS THE SEINE", seine, "the SEINE"),
+        ("Seine length", seine, "Seine"),
+        ("How long is it?", seine, "the Seine"),
+    ):
+        script.question = question
+        assert script.called(subject) == called
+    script.question = "Where is the old town hall?"
+    assert [script.called(name) for name in ("Town Hall", "Hall of Fame")] == ["town hall", "Hall of Fame"]
+
+
+def test_lists_and_conversions_are_calculated_right() -> None:
+    world, counted, units = World(random.Random(1), held_out=False), set(), set()
+    for _ in range(80):
+        script = plain_script(world)
+        plans._list(script)
+        _, given, result = script.run().replay[0]
+        numbers = re.findall(r"[\d.]+", given.partition(" / ")[0])
+        assert all(re.search(rf"(?<![\d.]){re.escape(one)}(?!\d)", script.question) for one in numbers)
+        if given.endswith(f") / {len(numbers)}"):
+            assert float(result) == pytest.approx(sum(map(float, numbers)) / len(numbers))
+            counted.add(len(numbers))
+    assert counted >= {2, 3, 4, 5}
+    for _ in range(80):
+        script = plain_script(world)
+        plans._conversion(script)
+        _, given, _ = script.run().replay[0]
+        if "hours" in script.question and script.answer.endswith(" seconds"):
+            assert given.endswith(" * 60 * 60") or "days" in script.question
+        unit = script.answer.split(" ")[-1]
+        assert unit in script.question
+        units.add(unit)
+    assert len(units) > 10
 
 
 def test_factors_and_summands_stand_in_the_order_of_the_question() -> None:

@@ -696,7 +696,16 @@ def _pair(script: Script, attributes: tuple[str, ...]) -> tuple[Subject, Subject
             return first, second, attribute
 
 
+def _asked_later(script: Script, first: Subject, second: Subject) -> bool:
+    """Whether the question names the second one before the first: they are read in its order."""
+    places = [script.question.find(script.called(one).removeprefix("the ")) for one in (first, second)]
+    return 0 <= places[1] < places[0]
+
+
 def _both(script: Script, first: Subject, second: Subject, attribute: str) -> tuple[str, str]:
+    if _asked_later(script, first, second):
+        right, left = _both(script, second, first, attribute)
+        return left, right
     noun = phrases.ATTRIBUTES[attribute].noun
     left = script.read(first, attribute)
     right = script.read(
@@ -1200,8 +1209,7 @@ def _two_facts(script: Script) -> None:
         raise Unsuited
     script.ask(first.as_here(question), first.name, *[second.name] if kind != "hop" else [], right)
     expression = (left, right)
-    asked = [script.question.casefold().find(script.called(one).casefold()) for one in (first, second)]
-    if kind not in ("hop", "both", "age") and 0 <= asked[1] < asked[0]:  # in the order of the question
+    if kind not in ("hop", "both", "age") and _asked_later(script, first, second):
         first, second, left, right = second, first, right, left
         kind = {"more": "less", "less": "more"}.get(kind, kind)
     sentence = _opened(script, first, left, f"I look up {script.called(first)}.")
@@ -1263,7 +1271,10 @@ def _short(answer: str, subject: Subject) -> str:
     """An answer from the text of an article as all are given: without an article or "about" before it, with
     "more than".
     """
-    title = answer.startswith("The ") and (answer == subject.title or f" {answer}" in subject.text)
+    mid = re.search(
+        rf"[\w,;] {re.escape(answer)}", subject.text
+    )  # a title has its "The" in mid-sentence, too
+    title = answer.startswith("The ") and (answer == subject.title or mid)
     bare = answer if title else re.sub(r"^(?:[Tt]he|[Aa]n?|[Aa]bout|[Aa]round) (?=\S)", "", answer)
     bound = re.search(rf"\b((?:more|less|fewer) than|over|almost|nearly) {re.escape(bare)}", subject.text)
     return f"{bound[1]} {bare}" if bound else bare
