@@ -35,7 +35,7 @@ def plain_script(world: World) -> plans.Script:
 
 @pytest.fixture(scope="module")
 def many() -> list[Run]:
-    return runs(120)
+    return runs(180)
 
 
 def test_the_same_seed_gives_the_same_runs() -> None:

@@ -21,6 +21,7 @@ from ...guards import REPEAT_NOTE
 from ...parser import Action
 from ...prompt import render_step
 from ...toolbox.calculator import calculate
+from ...toolbox.page import sentences
 from ...tools import ToolExecutor
 from ..prompt import trained_prompt
 from . import phrases
@@ -29,6 +30,9 @@ from .world import Subject, World, chosen, fill, usual_facts
 
 NOT_FOUND = "I could not find the answer."
 """How a run ends when the answer can't be had."""
+NOT_THERE = "It does not say this; I look it up."
+LONGEST = 160
+"""Characters of a sentence that a thought repeats, at most."""
 
 
 @dataclass(frozen=True)
@@ -248,59 +252,28 @@ class Script:
         """Search for a subject and, if need be, look a word up; the fact."""
         if not self.kit.search:
             raise Unsuited
-        noun, _, _, word = phrases.ATTRIBUTES[attribute]
-        name = self.called(subject)
-        value, plain = subject.facts[attribute], name.removeprefix("the ")
-        thought = thought or f"I need the {noun} of {name}."
-        seen = self.act(thought, self.kit.search, plain)
+        value, plain = subject.facts[attribute], self.called(subject).removeprefix("the ")
+        seen = self.act(thought or f"I look up {self.called(subject)}.", self.kit.search, plain)
         if " may mean" in seen and subject.title in seen and subject.title != plain:
             seen = self.act(f"I mean the {subject.kind}.", self.kit.search, subject.title)
         if value in seen:
-            self.look_in_vain(f"The {noun} is not there yet; I look it up.", 0.1)
+            self.look_in_vain(0.1)
         elif self.kit.lookup and not seen.startswith(("I could not", "Could not")):
-            seen = self.act(f"The {noun} is not there yet; I look it up.", self.kit.lookup, word)
+            seen = self.act(NOT_THERE, self.kit.lookup, phrases.ATTRIBUTES[attribute].word)
         if value not in seen:
             raise Unsuited
         return value
 
-    def look_in_vain(self, thought: str, share: float) -> None:
+    def look_in_vain(self, share: float) -> None:
         """Now and then, look up a word of the question although all is there: a slip to go on from."""
         words = _CONTENT_WORD.findall(self.question)
         if self.kit.lookup and words and self.rng.random() < share:
-            self.act(thought, self.kit.lookup, self.rng.choice(words), learnt=False)
+            self.act(NOT_THERE, self.kit.lookup, self.rng.choice(words), learnt=False)
 
     def says(self, subject: Subject, attribute: str) -> str:
-        name = self.called(subject)
-        verb = {
-            "born": "was born on",
-            "died": "died on",
-            "birthplace": "was born in",
-            "author": "was written by",
-            "year": "was published in",
-            "designer": "was designed by",
-            "released": "was released in",
-            "discovered": "was discovered by",
-            "country": "is in",
-            "founder": "was founded by",
-            "founded": "was founded in",
-            "opened": "was opened",
-            "mouth": "flows into",
-            "capital of": "is the capital of",
-            "climber": "was first climbed by",
-            "ascent": "was first climbed on",
-            "prize": "got the Nobel Prize in",
-            "inventor": "was invented by",
-            "invented": "was invented in",
-            "place": "is in",
-            "what": "is",
-            "moons": "has this number of moons:",
-        }.get(attribute)
-        text = (
-            f"{name} {verb} {subject.facts[attribute]}"
-            if verb
-            else f"The {phrases.ATTRIBUTES[attribute].noun} of {name} is {subject.facts[attribute]}"
-        )
-        return text[:1].upper() + text[1:]
+        """The sentence that tells a fact, if it is short enough for a thought."""
+        told = subject.told[attribute]
+        return told if len(told) < LONGEST else f"The article says {subject.facts[attribute]}."
 
     def calculate(self, thought: str, expression: str) -> str:
         if not self.kit.calculator:
@@ -344,7 +317,7 @@ def _fact(script: Script) -> None:
     subject, attribute = script.some_fact()
     script.ask(script.phrase(attribute, subject.name), subject.name)
     value = script.read(subject, attribute)
-    script.finish(f"{script.says(subject, attribute)}.", script.wanted(value))
+    script.finish(script.says(subject, attribute), script.wanted(value))
 
 
 _SUPERLATIVE = (
@@ -399,7 +372,7 @@ def _described(script: Script) -> None:
     plain = subject.name.removeprefix("the ")
     if attribute:
         value = script.wanted(subject.facts[attribute])
-        script.finish(f"It is {subject.name}. {script.says(subject, attribute)}.", value)
+        script.finish(script.says(subject, attribute), value)
     else:
         script.finish(f"It is {subject.name}.", plain)
 
@@ -443,14 +416,21 @@ def _list(script: Script) -> None:
 
 
 _UNITS = {
-    "time": ("seconds", 60, "minutes/min", 60, "hours", 24, "days", 7, "weeks"),
+    "time": ("seconds", 60, "minutes/min", 60, "hours/h", 24, "days", 7, "weeks"),
     "length": ("millimetres/mm", 10, "centimetres/cm", 100, "metres/m", 1000, "kilometres/km"),
     "mass": ("milligrams/mg", 1000, "grams/g", 1000, "kilograms/kilos/kg", 1000, "tonnes"),
-    "volume": ("millilitres/ml", 1000, "litres"),
+    "volume": ("millilitres/ml", 1000, "litres/l"),
     "money": ("cents", 100, "euros"),
     "data": ("kilobytes/KB", 1000, "megabytes/MB", 1000, "gigabytes/GB", 1000, "terabytes/TB"),
 }
 """Units from small to large, with how many of one make one of the next."""
+
+
+def _unit_as_asked(unit: str, question: str) -> str:
+    """A unit as the question writes it: grams, not g."""
+    same = next((one for scale in _UNITS.values() for one in scale[::2] if unit in str(one).split("/")), unit)
+    spellings = [unit, *str(same).split("/")]
+    return next((one for one in spellings if re.search(rf"\b{re.escape(one)}\b", question)), unit)
 
 
 def _conversion(script: Script) -> None:
@@ -528,7 +508,8 @@ def _calculated(script: Script, question: str, given: str, unit: str, *kept: str
     """Ask a question, calculate an expression and finish with its value in a unit."""
     if question[0].islower() and script.rng.random() < 0.5:
         question = question[0].upper() + question[1:]
-    script.ask(question, *kept)
+    unit = _unit_as_asked(unit, question)
+    script.ask(question, unit, *kept)
     thought = "I calculate it as it stands." if given in question else f"I {_in_words(given)}."
     result = script.calculate(thought, given)
     answer = f"{result} {unit}".strip()
@@ -706,14 +687,9 @@ def _both(script: Script, first: Subject, second: Subject, attribute: str) -> tu
     if _asked_later(script, first, second):
         right, left = _both(script, second, first, attribute)
         return left, right
-    noun = phrases.ATTRIBUTES[attribute].noun
     left = script.read(first, attribute)
-    right = script.read(
-        second,
-        attribute,
-        f"{script.says(first, attribute)}. Now I need the {noun} of {script.called(second)}.",
-    )
-    return left, right
+    told = f"{left} is {script.called(first)}."
+    return left, script.read(second, attribute, f"{told} Now I look up {script.called(second)}.")
 
 
 def _expression(left: str, right: str) -> tuple[str, str, str]:
@@ -802,8 +778,8 @@ def _which(script: Script) -> None:
 
 def _judge(script: Script, subjects: tuple[Subject, Subject], values: tuple[str, str], more: bool) -> None:
     """Let the calculator say whether the first value is more (or less) than the second: yes or no."""
-    said, (left, right), pairs = _sides(script, subjects, values)
-    asked = f"Is {said[0]} {'more' if more else 'less'} than {said[1]}?"
+    (left, right), pairs = _sides(script, subjects, values)
+    asked = f"Is {values[0]} {'more' if more else 'less'} than {values[1]}?"
     _answer(script, script.calculate(f"{pairs} {asked}", f"{left} {'>' if more else '<'} {right}"))
 
 
@@ -821,19 +797,19 @@ def _compare(
     script: Script, subjects: tuple[Subject, Subject], values: tuple[str, str], larger: bool
 ) -> tuple[str, Subject]:
     """Let the calculator find the larger (or smaller) of two values; gives it and whose it is."""
-    said, numbers, pairs = _sides(script, subjects, values)
+    numbers, pairs = _sides(script, subjects, values)
     script.calculate(
         f"{pairs} I need the {'larger' if larger else 'smaller'} one.",
         f"{'max' if larger else 'min'}({numbers[0]}, {numbers[1]})",
     )
     place = (calculate(f"{numbers[1]} > {numbers[0]}") == "true") == larger
-    return said[place], subjects[place]
+    return values[place], subjects[place]
 
 
 def _sides(
     script: Script, subjects: tuple[Subject, Subject], values: tuple[str, str]
-) -> tuple[list[str], list[str], str]:
-    """Two values as a thought names them, as the calculator takes them, and told with their subjects."""
+) -> tuple[list[str], str]:
+    """Two values as the calculator takes them, and told with their subjects."""
     parts = [_number(value) for value in values]
     if parts[0][2] != parts[1][2]:
         raise Unsuited
@@ -841,12 +817,8 @@ def _sides(
     numbers = [number if same else f"{number}{_FACTORS[factor]}" for number, factor, _ in parts]
     if calculate(f"{numbers[0]} - ({numbers[1]})") == "0":
         raise Unsuited
-    said = [
-        value if not same or factor else number
-        for value, (number, factor, _) in zip(values, parts, strict=True)
-    ]
-    pairs = [f"{one} is {script.called(whose)}" for one, whose in zip(said, subjects, strict=True)]
-    return said, numbers, f"{', '.join(pairs)}."
+    pairs = [f"{one} is {script.called(whose)}" for one, whose in zip(values, subjects, strict=True)]
+    return numbers, f"{', '.join(pairs)}."
 
 
 def _year(date: str) -> str:
@@ -880,7 +852,7 @@ def _older(script: Script) -> None:
 def _age(script: Script) -> None:
     subject = script.world.subject("born", "died")
     script.ask(script.compared("AGE", x=subject.name), subject.name)
-    _age_of(script, subject, f"I need the dates of birth and death of {script.called(subject)}.")
+    _age_of(script, subject, f"I look up {script.called(subject)}.")
 
 
 def _age_of(script: Script, subject: Subject, thought: str) -> None:
@@ -913,8 +885,7 @@ def _span(script: Script) -> None:
         table = "SPAN_AGE_IN" if attribute == "born" and rng.random() < 0.5 else "SPAN_TO_YEAR"
         script.ask(script.compared(table, x=x, verb=verb, later=str(later)), x, str(later))
         value = script.read(subject, attribute)
-        result = script.calculate(f"{script.says(subject, attribute)}.", f"{later} - {_year(value)}")
-        script.finish(f"It is {result} years.", f"{result} years")
+        _years_apart(script, str(later), value)
         return
     first, second, attribute = _pair(script, ("year", "released", "born", "founded"))
     x, y = first.name, second.name
@@ -968,26 +939,20 @@ def _two_hops(script: Script) -> None:
         raise Unsuited
     first, second = rng.choice(pairs)
     spoken = script.pointer(link, first.name)
-    needed = "country whose capital is" if link == "capital of" else f"{phrases.ATTRIBUTES[link].noun} of"
 
-    def begin() -> None:
-        script.read(first, link, f"First I need the {needed} {script.called(first)}.")
+    def begin() -> str:
+        script.read(first, link)
+        return f"{script.says(first, link)} Now I look up {script.called(second)}."
 
     read = [pair for pair in second.reading if second.name in pair[0] and not pair[1].startswith("-")]
     if read and rng.random() < 0.4:
         question, answer = rng.choice(read)
         script.ask(question.replace(second.name, spoken), first.name, answer)
-        begin()
-        thought = f"{script.says(first, link)}. Now I look up {script.called(second)}."
-        _told(script, second, answer, thought)
+        _told(script, second, answer, begin())
         return
     if {"born", "died"} <= second.facts.keys() and rng.random() < 0.2:
         script.ask(script.compared("AGE", x=spoken), first.name)
-        begin()
-        thought = (
-            f"{script.says(first, link)}. Now I need the dates of birth and death of {script.called(second)}."
-        )
-        _age_of(script, second, thought)
+        _age_of(script, second, begin())
         return
     attribute = rng.choice(sorted(set(wanted) & second.facts.keys()))
     if link == "capital of" and rng.random() < 0.3:
@@ -997,12 +962,8 @@ def _two_hops(script: Script) -> None:
     else:
         asked = script.phrase(attribute, spoken)
     script.ask(asked, first.name)
-    noun = phrases.ATTRIBUTES[attribute].noun
-    begin()
-    value = script.read(
-        second, attribute, f"{script.says(first, link)}. Now I need the {noun} of {script.called(second)}."
-    )
-    script.finish(f"{script.says(second, attribute)}.", script.wanted(value))
+    value = script.read(second, attribute, begin())
+    script.finish(script.says(second, attribute), script.wanted(value))
 
 
 def _with_factor(script: Script) -> None:
@@ -1018,9 +979,9 @@ def _with_factor(script: Script) -> None:
     number, factor, unit = _number(value)
     if factor:
         raise Unsuited
-    result = script.calculate(
-        f"{script.says(subject, attribute)}. Now I calculate.", fill(pattern, {**slots, "v": number})
-    )
+    expression = fill(pattern, {**slots, "v": number})
+    told = f"{value} is {script.called(subject)}."
+    result = script.calculate(f"{told} I {_in_words(expression)}.", expression)
     script.finish(f"The result is {result}.", f"{result} {unit}".strip())
 
 
@@ -1053,7 +1014,7 @@ def _yes_no(script: Script) -> None:
         )
         value = script.read(subject, attribute)
         number = _number(value)[0]
-        thought = f"{script.says(subject, attribute)}. Is {number} {'less' if less else 'more'} than {limit}?"
+        thought = f"{script.says(subject, attribute)} Is {number} {'less' if less else 'more'} than {limit}?"
         _answer(script, script.calculate(thought, f"{number} {'<' if less else '>'} {limit}"))
         return
     attribute = rng.choice(
@@ -1088,7 +1049,7 @@ def _yes_no(script: Script) -> None:
     script.ask(asked, subject.name, claim)
     script.read(subject, attribute)
     script.finish(
-        f"{script.says(subject, attribute)}" + (", as asked." if right else f", not {claim}."),
+        f"{script.says(subject, attribute)} {'As asked.' if right else f'Not {claim}.'}",
         "Yes" if right else "No",
     )
 
@@ -1102,9 +1063,7 @@ def _two_intents(script: Script) -> None:
         joint = fill(script.one_of(phrases.JOINT), {"sum": f"{a} {sign} {b}"})
         script.ask(f"{asked}{joint}", first.name)
         value = script.wanted(script.read(first, attribute))
-        result = script.calculate(
-            f"{script.says(first, attribute)}. Now I calculate {a} {sign} {b}.", f"{a} {sign} {b}"
-        )
+        result = script.calculate(f"I have {value}. Now I calculate {a} {sign} {b}.", f"{a} {sign} {b}")
         script.finish(f"I have both: {value} and {result}.", f"{value} and {result}")
         return
     if rng.random() < 0.5 and len(first.facts) > 1:
@@ -1117,10 +1076,8 @@ def _two_intents(script: Script) -> None:
         value = script.read(first, attribute)
         if first.facts[other] not in script._history:
             raise Unsuited
-        script.finish(
-            f"{script.says(first, attribute)}, the {nouns[1]} is {first.facts[other]}.",
-            f"{value} and {first.facts[other]}",
-        )
+        more = first.facts[other]
+        script.finish(f"I have both: {value} and {more}.", f"{value} and {more}")
         return
     second, other = script.some_fact()
     if second.name == first.name:
@@ -1132,12 +1089,7 @@ def _two_intents(script: Script) -> None:
         second.name,
     )
     value = script.read(first, attribute)
-    more = script.read(
-        second,
-        other,
-        f"{script.says(first, attribute)}. Now I need the {phrases.ATTRIBUTES[other].noun} of "
-        f"{script.called(second)}.",
-    )
+    more = script.read(second, other, f"I have {value}. Now I look up {script.called(second)}.")
     script.finish(f"I have both: {value} and {more}.", f"{value} and {more}")
 
 
@@ -1145,42 +1097,42 @@ def _missing(script: Script) -> None:
     """The article is there, the fact is not."""
     if not script.kit.search:
         raise Unsuited
-    subject, rng, noun = script.world.subject(), script.rng, ""
+    subject, rng = script.world.subject(), script.rng
     if rng.random() < 0.4 and not script.world.held_out:
         absent = [one for one in phrases.ATTRIBUTES if one not in subject.facts and one != "country"]
         fitting = [one for one in absent if one in usual_facts(subject.kind)]
         attribute = rng.choice(fitting if fitting and rng.random() < 0.7 else absent)
-        noun, word = phrases.ATTRIBUTES[attribute].noun, phrases.ATTRIBUTES[attribute].word
         asked = script.phrase(attribute, subject.name)
-    else:
-        alike = {"planet": "space", "programming language": "language", "lake": "place"}
-        kind = alike.get(subject.kind, subject.kind)
-        lines = [one for one in phrases.MISSING if one.removeprefix("~").startswith(f"{kind}/")]
-        if not lines or rng.random() < 0.3:
-            lines = [one for one in phrases.MISSING if "/" not in one.partition("|")[0]]
-        word, asked = script.one_of(lines).split("|")
-        word = word.rpartition("/")[2]
-    _not_told(script, subject, asked.replace("{x}", subject.name), word, noun)
+        _not_told(script, subject, asked, phrases.ATTRIBUTES[attribute].word)
+        return
+    alike = {"planet": "space", "programming language": "language", "lake": "place"}
+    kind = alike.get(subject.kind, subject.kind)
+    lines = [one for one in phrases.MISSING if one.removeprefix("~").startswith(f"{kind}/")]
+    if not lines or rng.random() < 0.3:
+        lines = [one for one in phrases.MISSING if "/" not in one.partition("|")[0]]
+    word, asked = script.one_of(lines).split("|")
+    asked = asked.replace("{x}", subject.name)
+    _not_told(script, subject, asked, _asked_word(subject, asked, word.rpartition("/")[2]))
 
 
-def _not_told(script: Script, subject: Subject, asked: str, word: str, noun: str = "") -> None:
+def _asked_word(subject: Subject, asked: str, word: str) -> str:
+    """The word to look up for a question: the chosen one, if it stands there, or the longest that does."""
+    told = f"{subject.name} {subject.text}".casefold()
+    others = (one for one in _CONTENT_WORD.findall(asked) if one not in told)
+    return word if word.casefold() in asked.casefold() else max(others, key=len, default=word)
+
+
+def _not_told(script: Script, subject: Subject, asked: str, word: str) -> None:
     """Search, look the word up where one can, and give up."""
-    if not noun and word.casefold() not in asked.casefold():
-        told = f"{subject.name} {subject.text}".casefold()
-        word = max((one for one in _CONTENT_WORD.findall(asked) if one not in told), key=len, default=word)
     if word.casefold() in subject.text.casefold():
         raise Unsuited
     script.ask(asked, subject.name, word)
     name = script.called(subject)
-    thought = f"I need the {noun} of {name}." if noun else f"I look up {name}."
-    seen = script.act(thought, script.kit.search, name.removeprefix("the "))
+    seen = script.act(f"I look up {name}.", script.kit.search, name.removeprefix("the "))
     if " may mean" in seen or subject.text[:30] not in seen:
         raise Unsuited
-    if script.kit.lookup:
-        missing = f"The {noun} is not there yet" if noun else "It does not say this"
-        thought = f"{missing}; I look it up."
-        if "is not on the page" not in script.act(thought, script.kit.lookup, word):
-            raise Unsuited
+    if script.kit.lookup and "is not on the page" not in script.act(NOT_THERE, script.kit.lookup, word):
+        raise Unsuited
     script.finish("The article does not tell this.", NOT_FOUND)
 
 
@@ -1192,7 +1144,7 @@ def _reading(script: Script) -> None:
     subject = script.rng.choice(pool)
     question, answer = script.rng.choice(subject.reading)
     if answer.startswith("-"):
-        _not_told(script, subject, question, answer[1:])
+        _not_told(script, subject, question, _asked_word(subject, question, answer[1:]))
         return
     script.ask(question, subject.name, answer)
     _told(script, subject, answer, f"I look up {script.called(subject)}.")
@@ -1257,14 +1209,14 @@ def _opened(script: Script, subject: Subject, answer: str, thought: str) -> str:
         seen = script.act(f"I mean the {subject.kind}.", script.kit.search, subject.title)
     if answer not in seen:
         raise Unsuited
-    script.look_in_vain("It does not say this; I look it up.", 0.25)
+    script.look_in_vain(0.25)
     return _said(subject, answer)
 
 
 def _said(subject: Subject, answer: str) -> str:
     """The sentence of an article that tells `answer`, if it is short enough for a thought."""
-    sentence = next(one for one in re.split(r"(?<=[\w)][\w)]\.) (?=[A-Z])", subject.text) if answer in one)
-    return sentence if len(sentence) < 160 else f"The article says {_short(answer, subject)}."
+    sentence = next(one for one in sentences(subject.text) if answer in one)
+    return sentence if len(sentence) < LONGEST else f"The article says {_short(answer, subject)}."
 
 
 def _short(answer: str, subject: Subject) -> str:
@@ -1319,9 +1271,8 @@ def _unknown(script: Script) -> None:
         kind = rng.choice(sorted(phrases.KINDS))
         name, attribute = script.words.title(kind), rng.choice(phrases.KINDS[kind])
         script.ask(script.phrase(attribute, name), name)
-        noun = phrases.ATTRIBUTES[attribute].noun
         name = script.called(name)
-        seen = script.act(f"I need the {noun} of {name}.", script.kit.search, name.removeprefix("the "))
+        seen = script.act(f"I look up {name}.", script.kit.search, name.removeprefix("the "))
         if "ould not find" not in seen and "No results" not in seen:
             raise Unsuited
         script.finish(f"There is no article on {name}.", NOT_FOUND)
@@ -1336,9 +1287,8 @@ def _unknown(script: Script) -> None:
     read = [pair for pair in subject.reading if plain in pair[0] and not pair[1].startswith("-")]
     question, answer = rng.choice(read) if read and rng.random() < 0.6 else ("", "")
     script.ask(question.replace(plain, wrong) or script.phrase(attribute, wrong), wrong, answer)
-    noun, wrong = phrases.ATTRIBUTES[attribute].noun, script.called(wrong)
-    thought = f"I look up {wrong}." if question else f"I need the {noun} of {wrong}."
-    wrong = wrong.removeprefix("the ")
+    wrong = script.called(wrong)
+    thought, wrong = f"I look up {wrong}.", wrong.removeprefix("the ")
     seen = script.act(thought, script.kit.search, wrong)
     if "could not find" not in seen or subject.title not in seen or wrong == plain:
         raise Unsuited
@@ -1348,7 +1298,7 @@ def _unknown(script: Script) -> None:
         _told(script, subject, answer, f"{subject.title} must be meant.")
         return
     value = script.read(subject, attribute, f"{subject.title} must be meant.")
-    script.finish(f"{script.says(subject, attribute)}.", script.wanted(value))
+    script.finish(script.says(subject, attribute), script.wanted(value))
 
 
 def _knows_more(kit: Kit) -> bool:
@@ -1420,7 +1370,7 @@ def _follow_up(script: Script) -> None:
     script.conversation = ((asked, script.wanted(first.facts[attribute])),)
     script.ask(script.one_of(phrases.COMPARED["FOLLOW_UP"]).replace("{y}", second.name), second.name)
     value = script.read(second, attribute)
-    script.finish(f"{script.says(second, attribute)}.", script.wanted(value))
+    script.finish(script.says(second, attribute), script.wanted(value))
 
 
 def _failing(script: Script) -> None:

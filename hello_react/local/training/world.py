@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from ...toolbox import encyclopedia
+from ...toolbox.page import sentences
 from . import phrases
 
 
@@ -28,6 +29,8 @@ class Subject:
     kind: str
     facts: dict[str, str]
     text: str
+    told: dict[str, str] = field(default_factory=dict)
+    """The sentence of the text that tells each fact."""
     reading: tuple[tuple[str, str], ...] = ()
     """Questions on this article from `phrases.READING`, with their answers."""
     changes: dict[str, str] = field(default_factory=dict)
@@ -159,13 +162,15 @@ def _real_subjects(rng: random.Random, held_out: bool) -> list[Subject]:
         entry = json.loads(line)
         changes = _other_numbers(entry["text"], rng) if rng.random() < 0.6 else {}
         bare = Subject(entry["title"], entry["kind"], {}, entry["text"], changes=changes)
-        text, facts = bare.as_here(bare.text), {}
+        text, facts, told = bare.as_here(bare.text), dict[str, str](), dict[str, str]()
         for attribute in (*_WHICH[entry["kind"]], "what"):
             if found := re.search(_REAL_FACTS[attribute], text):
+                place = found.start(found.lastindex or 0)
                 facts[attribute] = next(filter(None, found.groups()))
+                told[attribute] = next(one for one in sentences(text) if text.index(one) + len(one) > place)
         asked = [(bare.as_here(one), bare.as_here(answer)) for one, answer in questions.get(bare.title, ())]
         reading = tuple(pair for pair in asked if pair[1].startswith("-") or text.count(pair[1]) == 1)
-        subjects.append(replace(bare, facts=facts, text=text, reading=reading))
+        subjects.append(replace(bare, facts=facts, text=text, told=told, reading=reading))
     return subjects
 
 
@@ -317,7 +322,7 @@ class World:
                 rng.choice([kind for kind in phrases.KINDS if kind != twin.kind]), twin.title
             )
             self.invented.remove(twin)
-            first = Subject(f"{twin.title} ({twin.kind})", twin.kind, twin.facts, twin.text)
+            first = replace(twin, title=f"{twin.title} ({twin.kind})")
             self.invented += [first, other]
         self.subjects = [one for one in self.real + self.invented if one.facts]
         known = {
@@ -352,22 +357,20 @@ class World:
         wanted = rng.sample(wanted, rng.randint(max(1, len(wanted) - 2), len(wanted)))
         facts = {attribute: self.words.value(attribute) for attribute in wanted}
         # A noun and a value that no table knows, told in a plain way.
-        told = [
-            fill(
+        told = {
+            attribute: fill(
                 rng.choice(chosen(phrases.ATTRIBUTES[attribute].told, self.held_out)),
                 {"x": title, "v": value},
             )
             for attribute, value in facts.items()
-        ]
+        }
         slots = {**self.words.slots(), "n": str(rng.randint(1200, 2024))}
-        told += [
-            fill(one, slots)
-            for one in rng.sample(chosen(phrases.FILLER, self.held_out), rng.choice((0, 0, 1, 1, 2)))
-        ]
-        rng.shuffle(told)
+        aside = rng.sample(chosen(phrases.FILLER, self.held_out), rng.choice((0, 0, 1, 1, 2)))
+        lines = [*told.values(), *(fill(one, slots) for one in aside)]
+        rng.shuffle(lines)
         article = "An" if kind[0] in "aeiou" else "A"
         opening = rng.choice(
             [f"{title} is {article.lower()} {kind}.", f"{article} {kind}.", f"{title} ({kind})."]
         )
-        text = " ".join([opening, *told] if rng.random() < 0.8 else told)
-        return Subject(f"{title} ({kind})" if twin else title, kind, facts, text)
+        text = " ".join([opening, *lines] if rng.random() < 0.8 else lines)
+        return Subject(f"{title} ({kind})" if twin else title, kind, facts, text, told)
