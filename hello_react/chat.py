@@ -121,7 +121,7 @@ class _Chat:
         return input(prompt)
 
     def _take(self, text: str) -> None:
-        word, *rest = text.split(maxsplit=1)
+        word, *rest = ("/help" if text.casefold() in ("help", "?") else text).split(maxsplit=1)
         if not word.startswith("/") or "/" in word[1:]:  # a path such as /etc/hosts may begin a question
             self._answer(text)
             return

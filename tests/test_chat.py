@@ -170,6 +170,11 @@ def test_help_names_every_command():
         assert word in done.out
 
 
+@pytest.mark.parametrize("line", ["help", "Help", "?", "/HELP"])
+def test_help_is_understood_without_its_sign(line):
+    assert HELP in talk([line]).out
+
+
 @pytest.mark.parametrize("line", ["/what", "/", "/?", "/savex f", "//"])
 def test_an_unknown_command(line):
     done = talk([line], [finish("x")])

@@ -131,6 +131,12 @@ def test_a_name_is_called_as_the_question_writes_it() -> None:
     assert [script.called(name) for name in ("Town Hall", "Hall of Fame")] == ["town hall", "Hall of Fame"]
 
 
+def test_the_sentence_that_tells_a_fact_holds_it() -> None:
+    for subject in World(random.Random(2), held_out=False).subjects:
+        assert subject.facts.keys() == subject.told.keys()
+        assert all(value in subject.told[name] for name, value in subject.facts.items())
+
+
 def test_lists_and_conversions_are_calculated_right() -> None:
     world, counted, units = World(random.Random(1), held_out=False), set(), set()
     for _ in range(80):
