@@ -265,9 +265,12 @@ class Script:
         return value
 
     def look_in_vain(self, share: float) -> None:
-        """Now and then, look up a word of the question although all is there: a slip to go on from."""
-        words = _CONTENT_WORD.findall(self.question)
-        if self.kit.lookup and words and self.rng.random() < share:
+        """Now and then, look up some word although all is there: a slip to go on from."""
+        words = [
+            *_CONTENT_WORD.findall(self.question),
+            self.rng.choice(list(phrases.ATTRIBUTES.values())).word,
+        ]
+        if self.kit.lookup and self.rng.random() < share:
             self.act(NOT_THERE, self.kit.lookup, self.rng.choice(words), learnt=False)
 
     def says(self, subject: Subject, attribute: str) -> str:
@@ -1456,7 +1459,7 @@ PLANS: dict[str, tuple[Callable[[Script], None], float]] = {
     "together": (_together, 6),
     "which": (_which, 20),
     "older": (_older, 7),
-    "age": (_age, 5),
+    "age": (_age, 9),
     "span": (_span, 5),
     "two hops": (_two_hops, 20),
     "with factor": (_with_factor, 6),
