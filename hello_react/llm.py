@@ -74,11 +74,12 @@ class HelloAgentsLLM:
             timeout = settings.timeout if timeout is None else timeout
         if missing := [name for name, value in given.items() if not value]:
             odd = " ".join(note for note in settings.notes if note.startswith("Line "))
-            raise errors.SettingsError(
-                f"Not set: {', '.join(missing)}. Write NAME=value into a file .env in the working folder, "
-                "or set it in the environment (a server of your own takes any word as the key). In a program "
-                "the arguments model, api_key and base_url do it too, and where none of the three is set, "
-                f"default_llm() gives the embedded model. {odd}".strip())
+            advice = odd or (
+                "Write NAME=value into a file .env in the working folder, or set it in the environment (a "
+                "server of your own takes any word as the key). In a program the arguments model, api_key "
+                "and base_url do it too, and where none of the three is set, default_llm() gives the "
+                "embedded model.")
+            raise errors.SettingsError(f"Not set: {', '.join(missing)}. {advice}")
         self.model = str(given["LLM_MODEL_ID"]).strip()
         self.base_url = check_base_url(str(given["LLM_BASE_URL"]))
         self.timeout = _seconds(60.0 if timeout is None else timeout)

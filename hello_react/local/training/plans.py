@@ -26,7 +26,7 @@ from ...tools import ToolExecutor
 from ..prompt import trained_prompt
 from . import phrases
 from .kits import Kit, custom_tool
-from .world import Subject, World, chosen, fill, usual_facts
+from .world import Subject, World, bare_of, chosen, fill, usual_facts
 
 NOT_FOUND = "I could not find the answer."
 """How a run ends when the answer can't be had."""
@@ -1199,7 +1199,9 @@ def _two_facts(script: Script) -> None:
 
 def _told(script: Script, subject: Subject, answer: str, thought: str) -> None:
     """Open an article and finish with what a sentence of it says."""
-    script.finish(_opened(script, subject, answer, thought), _short(answer, subject))
+    within = re.search("{(.+)}", answer)
+    said = within[1] if within else _short(answer, subject)
+    script.finish(_opened(script, subject, bare_of(answer), thought), said)
 
 
 def _opened(script: Script, subject: Subject, answer: str, thought: str) -> str:

@@ -152,6 +152,11 @@ def _other_numbers(text: str, rng: random.Random) -> dict[str, str]:
     return changes
 
 
+def bare_of(answer: str) -> str:
+    """The piece of an article that holds an answer: `answer` without the braces around what is said of it."""
+    return re.sub("[{}]", "", answer)
+
+
 def _real_subjects(rng: random.Random, held_out: bool) -> list[Subject]:
     questions: dict[str, list[tuple[str, str]]] = {}
     for one in chosen(phrases.READING, held_out):
@@ -169,7 +174,9 @@ def _real_subjects(rng: random.Random, held_out: bool) -> list[Subject]:
                 facts[attribute] = next(filter(None, found.groups()))
                 told[attribute] = next(one for one in sentences(text) if text.index(one) + len(one) > place)
         asked = [(bare.as_here(one), bare.as_here(answer)) for one, answer in questions.get(bare.title, ())]
-        reading = tuple(pair for pair in asked if pair[1].startswith("-") or text.count(pair[1]) == 1)
+        reading = tuple(
+            pair for pair in asked if pair[1].startswith("-") or text.count(bare_of(pair[1])) == 1
+        )
         subjects.append(replace(bare, facts=facts, text=text, told=told, reading=reading))
     return subjects
 
