@@ -86,8 +86,8 @@ JOINT = _lines("JOINT")
 POINTERS = {kind: names.split(", ") for kind, names in (line.split(": ") for line in _lines("POINTERS"))}
 """How a question points at a subject through another one, by the fact that leads there."""
 READING = _lines("READING")
-"""On the shipped articles: title | question | answer, in braces if the words beside it are needed to find it; or
-"-" and a word that the article lacks."""
+"""On the shipped articles: title | question | answer, in braces if the words beside it are needed to find it;
+or "-" and a word that the article lacks."""
 TWO_FACTS = _lines("TWO_FACTS")
 """On two facts of articles: what is done | title | title | question | words of the one | of the other."""
 MENTIONED = _lines("MENTIONED")
