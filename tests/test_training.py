@@ -16,7 +16,7 @@ from hello_react.local.training import evaluate, phrases, plans, unseen
 from hello_react.local.training.kits import Kit
 from hello_react.local.training.plans import NOT_FOUND, PLANS, Run
 from hello_react.local.training.trajectories import groups
-from hello_react.local.training.world import World, chosen
+from hello_react.local.training.world import Subject, World, chosen
 from hello_react.parser import Action, Finish, parse
 from hello_react.toolbox.calculator import calculate
 from hello_react.tools import ToolExecutor
@@ -109,6 +109,27 @@ def test_an_answer_from_an_article_has_no_small_word_before_it(many: list[Run]) 
     titles = [one for one in (run.answer for run in read) if re.match("(?:The|An?) [A-Z]", one)]
     assert len(titles) < 0.05 * len(read)
     assert not [run for run in read if re.match("(?:the|an?|[Aa]bout|[Aa]round) ", run.answer)]
+
+
+@pytest.mark.parametrize(
+    ("answer", "short"),
+    [
+        ("the Alps", "Alps"),
+        ("The Gotthard Tunnel", "Gotthard Tunnel"),
+        ("The Night Watch", "The Night Watch"),
+        ("about 57 km", "57 km"),
+        ("57", "57 km"),
+        ("1.2 million", "1.2 million km²"),
+        ("300", "more than 300"),
+        ("an eighth", "eighth"),
+    ],
+)
+def test_an_answer_from_an_article_is_cut_as_all_are(answer: str, short: str) -> None:
+    text = (
+        "The Gotthard Tunnel, about 57 km long, is under the Alps. Its museum shows The Night Watch and more than "
+        "300 others to an eighth of the visitors from an area of 1.2 million km²."
+    )
+    assert plans._short(answer, Subject("Tunnel", "building", {}, text)) == short
 
 
 def test_a_name_is_called_as_the_question_writes_it() -> None:

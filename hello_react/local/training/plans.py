@@ -1224,15 +1224,19 @@ def _said(subject: Subject, answer: str) -> str:
     return sentence if len(sentence) < LONGEST else f"The article says {_short(answer, subject)}."
 
 
+_MEASURES = "km²|km|m|cm|°C|g/cm³|percent|degrees|days|years|minutes|seconds|hours|tonnes|kg|light-years"
+
+
 def _short(answer: str, subject: Subject) -> str:
-    """An answer from the text of an article as all are given: without an article or "about" before it, with
-    "more than".
+    """An answer from an article, cut as all are: no article and no "about" before it, but "more than", and a
+    unit of measure behind a number.
     """
-    mid = re.search(
-        rf"[\w,;] {re.escape(answer)}", subject.text
-    )  # a title has its "The" in mid-sentence, too
-    title = answer.startswith("The ") and (answer == subject.title or mid)
-    bare = answer if title else re.sub(r"^(?:[Tt]he|[Aa]n?|[Aa]bout|[Aa]round) (?=\S)", "", answer)
+    # A title has its "The" in mid-sentence, too.
+    titled = answer == subject.title or re.search(rf"[\w,;] {re.escape(answer)}", subject.text)
+    bare = re.sub(rf"^(?:{'the' if titled else '[Tt]he'}|[Aa]n?|[Aa]bout|[Aa]round) (?=\S)", "", answer)
+    if re.fullmatch(r"[\d.,]+(?: million| billion)?", bare):
+        measured = re.search(rf"(?<![\w.,]){re.escape(bare)} (?:{_MEASURES})(?!\w)", subject.text)
+        bare = measured[0] if measured else bare
     bound = re.search(rf"\b((?:more|less|fewer) than|over|almost|nearly) {re.escape(bare)}", subject.text)
     return f"{bound[1]} {bare}" if bound else bare
 
