@@ -108,7 +108,7 @@ def test_an_answer_from_an_article_has_no_small_word_before_it(many: list[Run]) 
     read = [run for run in many if run.kind in ("reading", "mentioned")]
     titles = [one for one in (run.answer for run in read) if re.match("(?:The|An?) [A-Z]", one)]
     assert len(titles) < 0.05 * len(read)
-    assert not [run for run in read if re.match("(?:the|an?|[Aa]bout|[Aa]round) ", run.answer)]
+    assert not [run for run in read if re.match("(?:the|[Aa]bout|an? (?!.*(th|half|few)$)) ", run.answer)]
 
 
 @pytest.mark.parametrize(
@@ -121,13 +121,13 @@ def test_an_answer_from_an_article_has_no_small_word_before_it(many: list[Run]) 
         ("57", "57 km"),
         ("1.2 million", "1.2 million km²"),
         ("300", "more than 300"),
-        ("an eighth", "eighth"),
+        ("about an eighth", "an eighth"),
     ],
 )
 def test_an_answer_from_an_article_is_cut_as_all_are(answer: str, short: str) -> None:
     text = (
         "The Gotthard Tunnel, about 57 km long, is under the Alps. Its museum shows The Night Watch and more than "
-        "300 others to an eighth of the visitors from an area of 1.2 million km²."
+        "300 others to about an eighth of the visitors from an area of 1.2 million km²."
     )
     assert plans._short(answer, Subject("Tunnel", "building", {}, text)) == short
 

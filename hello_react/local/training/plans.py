@@ -1233,7 +1233,9 @@ def _short(answer: str, subject: Subject) -> str:
     """
     # A title has its "The" in mid-sentence, too.
     titled = answer == subject.title or re.search(rf"[\w,;] {re.escape(answer)}", subject.text)
-    bare = re.sub(rf"^(?:{'the' if titled else '[Tt]he'}|[Aa]n?|[Aa]bout|[Aa]round) (?=\S)", "", answer)
+    part = "(?! (?:half|third|quarter|fifth|eighth|tenth|few))"
+    small = f"(?:{'the' if titled else '[Tt]he'}|[Aa]n?{part}|[Aa]bout)"
+    bare = re.sub(rf"^(?:{small} )+(?=\S)", "", answer)
     if re.fullmatch(r"[\d.,]+(?: million| billion)?", bare):
         measured = re.search(rf"(?<![\w.,]){re.escape(bare)} (?:{_MEASURES})(?!\w)", subject.text)
         bare = measured[0] if measured else bare
