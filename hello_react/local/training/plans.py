@@ -31,7 +31,7 @@ from .world import Subject, World, bare_of, chosen, fill, usual_facts
 NOT_FOUND = "I could not find the answer."
 """How a run ends when the answer can't be had."""
 NOT_THERE = "It does not say this; I look it up."
-LONGEST = 160
+LONGEST = 200
 """Characters of a sentence that a thought repeats, at most."""
 
 
@@ -98,6 +98,8 @@ class Script:
         self.turns: list[Turn] = []
         self.replay: list[tuple[str, str, str]] = []
         self._leading: dict[tuple[str, str], bool] = {}
+        self.in_full: Subject | None = None
+        """A subject that the question does not name, whatever words of its name stand there."""
         self._asked_first = ""
 
     def _turn(self, thought: str, action: str) -> str:
@@ -181,6 +183,8 @@ class Script:
         to the article; a name that does not stand there is given as it is.
         """
         name = what if isinstance(what, str) else what.name
+        if what is self.in_full:
+            return name
         words = name.removeprefix("the ").split()
         for count in range(len(words), 0, -1):
             for first in range(len(words) - count + 1):
@@ -217,10 +221,11 @@ class Script:
         """Facts that are right in several wordings: learnt, but not asked where only one counts."""
         return {"what", "place"} if self.world.held_out else set()
 
-    def wanted(self, value: str) -> str:
-        """As much of a date as the question asks for."""
+    def wanted(self, subject: Subject, attribute: str) -> str:
+        """A fact as an answer tells it: as much of a date as the question asks for."""
+        value = subject.facts[attribute]
         only_year = re.search(r"\b(?:year|YEAR)\b", self._asked_first) and re.search(r" \d{4}$", value)
-        return value[-4:] if only_year else value
+        return value[-4:] if only_year else _short(value, subject)
 
     def one_of(self, lines: list[str]) -> str:
         """One of the lines for training, or of the held-out ones."""
@@ -255,7 +260,7 @@ class Script:
         value, plain = subject.facts[attribute], self.called(subject).removeprefix("the ")
         seen = self.act(thought or f"I look up {self.called(subject)}.", self.kit.search, plain)
         if " may mean" in seen and subject.title in seen and subject.title != plain:
-            seen = self.act(f"I mean the {subject.kind}.", self.kit.search, subject.title)
+            seen = self.act(f"I mean the {_told_apart(subject)}.", self.kit.search, subject.title)
         if value in seen:
             self.look_in_vain(0.1)
         elif self.kit.lookup and not seen.startswith(("I could not", "Could not")):
@@ -285,6 +290,12 @@ class Script:
         if result.startswith("Not calculated"):
             raise Unsuited
         return result
+
+
+def _told_apart(subject: Subject) -> str:
+    """What tells a subject from others of its name: the words in brackets behind its title."""
+    found = re.search(r"\(([^()]+)\)$", subject.title)
+    return found[1] if found else subject.kind
 
 
 def _mistyped(question: str, names: tuple[str, ...], rng: random.Random) -> str:
@@ -319,8 +330,8 @@ def _misspelt(word: str, rng: random.Random) -> str:
 def _fact(script: Script) -> None:
     subject, attribute = script.some_fact()
     script.ask(script.phrase(attribute, subject.name), subject.name)
-    value = script.read(subject, attribute)
-    script.finish(script.says(subject, attribute), script.wanted(value))
+    script.read(subject, attribute)
+    script.finish(script.says(subject, attribute), script.wanted(subject, attribute))
 
 
 _SUPERLATIVE = (
@@ -357,10 +368,13 @@ def _described(script: Script) -> None:
         _not_described(script)
         return
     found = [(one, match[1]) for one in script.world.real if (match := re.search(_SUPERLATIVE, one.text))]
+    found = [(one, words) for one, words in found if not re.search("[A-Z]", words)]
     subject, words = rng.choice(found)
     if not script.kit.search or not script.kit.is_encyclopedia:
         raise Unsuited
-    attribute = rng.choice(sorted(set(subject.facts) - {"what"}) or [""]) if rng.random() < 0.5 else ""
+    attribute = (
+        rng.choice(sorted(set(subject.facts) - {"what", "place"}) or [""]) if rng.random() < 0.5 else ""
+    )
     verb = "Who is" if subject.kind == "person" else rng.choice(["What is", "Which is"])
     script.ask(
         script.phrase(attribute, f"the {words}")
@@ -374,24 +388,18 @@ def _described(script: Script) -> None:
         raise Unsuited
     plain = subject.name.removeprefix("the ")
     if attribute:
-        value = script.wanted(subject.facts[attribute])
-        script.finish(script.says(subject, attribute), value)
+        script.finish(script.says(subject, attribute), script.wanted(subject, attribute))
     else:
         script.finish(f"It is {subject.name}.", plain)
 
 
 def _not_described(script: Script) -> None:
-    """The highest, longest, ... of a place, where no article tells it."""
+    """The highest, longest, ... of a place, where its article does not tell it."""
     if not script.kit.search or not script.kit.is_encyclopedia:
         raise Unsuited
-    place = script.world.subject(kind=script.rng.choice(("country", "city"))).name
+    place = script.world.subject(kind=script.rng.choice(("country", "city")))
     words = script.rng.choice(_EXTREMES)
-    script.ask(script.compared("NOT_THE", words=words, place=place), place, words)
-    words, place = script.called(words).removeprefix("the "), script.called(place)
-    seen = script.act(f"I look for the {words} in {place}.", script.kit.search, f"{words} in {place}")
-    if not seen.startswith(("I could not", "Could not")) or " Mentioned in " in seen:
-        raise Unsuited
-    script.finish("None of the similar ones is meant.", NOT_FOUND)
+    _not_told(script, place, script.compared("NOT_THE", words=words, place=place.name), words.split()[-1])
 
 
 def _sum(script: Script) -> None:
@@ -502,8 +510,8 @@ def _sum_of_table(script: Script) -> None:
         small = {one: phrases.NUMBERS[int(slots[one])] for one in "st" if int(slots[one]) <= 20}
         spoken.update({one: word for one, word in small.items() if f"{{{one}}} " in asked})
     given = fill(expression, slots)
-    if unit:
-        given = given.replace(",", "")
+    if unit or given not in fill(asked, spoken):
+        given = re.sub(r"(?<=\d),(?=\d{3})", "", given)
     _calculated(script, fill(asked, spoken), given, unit, *spoken.values(), expression)
 
 
@@ -680,16 +688,13 @@ def _pair(script: Script, attributes: tuple[str, ...]) -> tuple[Subject, Subject
             return first, second, attribute
 
 
-def _asked_later(script: Script, first: Subject, second: Subject) -> bool:
-    """Whether the question names the second one before the first: they are read in its order."""
+def _ordered(script: Script, first: Subject, second: Subject) -> tuple[Subject, Subject]:
+    """Both in the order in which the question names them: so they are read, and so one calculates."""
     places = [script.question.find(script.called(one).removeprefix("the ")) for one in (first, second)]
-    return 0 <= places[1] < places[0]
+    return (second, first) if 0 <= places[1] < places[0] else (first, second)
 
 
 def _both(script: Script, first: Subject, second: Subject, attribute: str) -> tuple[str, str]:
-    if _asked_later(script, first, second):
-        right, left = _both(script, second, first, attribute)
-        return left, right
     left = script.read(first, attribute)
     told = f"{left} is {script.called(first)}."
     return left, script.read(second, attribute, f"{told} Now I look up {script.called(second)}.")
@@ -719,7 +724,7 @@ def _difference(script: Script) -> None:
     else:
         asked = script.compared("DIFFERENCE", x=x, y=y, noun=noun)
     script.ask(asked, x, y)
-    _apart(script, *_both(script, first, second, attribute))
+    _apart(script, *_both(script, *_ordered(script, first, second), attribute))
 
 
 def _apart(script: Script, left: str, right: str) -> None:
@@ -738,8 +743,9 @@ def _together(script: Script) -> None:
     plain = {"height": "high", "length": "long", "depth": "deep"}.get(attribute, "large")
     asked = script.compared("TOGETHER" if sign == "+" else "TIMES", x=x, y=y, noun=noun, plain=plain)
     script.ask(asked, x, y)
-    left, right = _both(script, first, second, attribute)
-    _joined(script, left, right, sign)
+    pair = _ordered(script, first, second)
+    left, right = _both(script, *pair, attribute)
+    _joined(script, *((left, right) if sign == "+" or pair[0] is first else (right, left)), sign)
 
 
 def _joined(script: Script, left: str, right: str, sign: str) -> None:
@@ -771,12 +777,19 @@ def _which(script: Script) -> None:
     if attribute == "area" and rng.random() < 0.4:
         asked = asked.replace(f"{word} than", f"{word} in area than")
     script.ask(asked, x, y)
-    values = _both(script, first, second, attribute)
+    pair = _ordered(script, first, second)
+    values = _both(script, *pair, attribute)
     if claimed:
-        _judge(script, (first, second), values, more)
+        _judge(script, pair, values, more == (pair[0] is first))
         return
-    found, wanted = _compare(script, (first, second), values, more)
-    script.finish(f"{found} is {wanted.name}.", wanted.name.removeprefix("the "))
+    found, wanted = _compare(script, pair, values, more)
+    _found(script, found, wanted)
+
+
+def _found(script: Script, value: str, subject: Subject) -> None:
+    """Finish with the one of two whose value was looked for."""
+    name = script.called(subject)
+    script.finish(f"{value} is {name}.", name.removeprefix("the "))
 
 
 def _judge(script: Script, subjects: tuple[Subject, Subject], values: tuple[str, str], more: bool) -> None:
@@ -844,12 +857,13 @@ def _older(script: Script) -> None:
     if claimed:
         asked = script.compared("IS_COMPARED_BORN", x=x, y=y, when=when)
     script.ask(asked, x, y)
-    left, right = map(_year, _both(script, first, second, "born"))
+    pair = _ordered(script, first, second)
+    left, right = map(_year, _both(script, *pair, "born"))
     if claimed:
-        _judge(script, (first, second), (left, right), not earlier)
+        _judge(script, pair, (left, right), earlier != (pair[0] is first))
         return
-    found, wanted = _compare(script, (first, second), (left, right), not earlier)
-    script.finish(f"{found} is {wanted.name}.", wanted.name)
+    found, wanted = _compare(script, pair, (left, right), not earlier)
+    _found(script, found, wanted)
 
 
 def _age(script: Script) -> None:
@@ -895,7 +909,7 @@ def _span(script: Script) -> None:
     beginning = {"year": "publication", "founded": "foundation"}.get(attribute, "beginning")
     table = "SPAN_BIRTHS" if attribute == "born" else "SPAN_THINGS"
     script.ask(script.compared(table, x=x, y=y, beginning=beginning), x, y)
-    _years_apart(script, *_both(script, first, second, attribute))
+    _years_apart(script, *_both(script, *_ordered(script, first, second), attribute))
 
 
 def _years_apart(script: Script, left: str, right: str) -> None:
@@ -941,23 +955,29 @@ def _two_hops(script: Script) -> None:
     if not pairs:
         raise Unsuited
     first, second = rng.choice(pairs)
-    spoken = script.pointer(link, first.name)
+    spoken, script.in_full = script.pointer(link, first.name), second
 
     def begin() -> str:
         script.read(first, link)
         return f"{script.says(first, link)} Now I look up {script.called(second)}."
 
-    read = [pair for pair in second.reading if second.name in pair[0] and not pair[1].startswith("-")]
+    read = [pair for pair in second.reading if not pair[1].startswith("-")]
+    read = [pair for pair in read if re.search(rf"(?<!and ){re.escape(second.name)}(?!['’\\w])", pair[0])]
     if read and rng.random() < 0.4:
         question, answer = rng.choice(read)
         script.ask(question.replace(second.name, spoken), first.name, answer)
+        if bare_of(answer).casefold() in script.question.casefold():
+            raise Unsuited
         _told(script, second, answer, begin())
         return
     if {"born", "died"} <= second.facts.keys() and rng.random() < 0.2:
         script.ask(script.compared("AGE", x=spoken), first.name)
         _age_of(script, second, begin())
         return
-    attribute = rng.choice(sorted(set(wanted) & second.facts.keys()))
+    told = {"capital"} if link == "capital of" else {"capital of"}
+    attribute = rng.choice(sorted((set(wanted) & second.facts.keys()) - told) or ["none"])
+    if attribute == "none":
+        raise Unsuited
     if link == "capital of" and rng.random() < 0.3:
         there = rng.choice(["that country", "the country", "this country"])
         spoken = f"the country whose capital is {first.name}"
@@ -965,8 +985,8 @@ def _two_hops(script: Script) -> None:
     else:
         asked = script.phrase(attribute, spoken)
     script.ask(asked, first.name)
-    value = script.read(second, attribute, begin())
-    script.finish(script.says(second, attribute), script.wanted(value))
+    script.read(second, attribute, begin())
+    script.finish(script.says(second, attribute), script.wanted(second, attribute))
 
 
 def _with_factor(script: Script) -> None:
@@ -985,7 +1005,7 @@ def _with_factor(script: Script) -> None:
     expression = fill(pattern, {**slots, "v": number})
     told = f"{value} is {script.called(subject)}."
     result = script.calculate(f"{told} I {_in_words(expression)}.", expression)
-    script.finish(f"The result is {result}.", f"{result} {unit}".strip())
+    script.finish(f"The result is {result}.", f"{result} {unit if '^' not in pattern else ''}".strip())
 
 
 def _yes_no(script: Script) -> None:
@@ -1065,7 +1085,8 @@ def _two_intents(script: Script) -> None:
         a, b, sign = script.words.whole(2, 999), script.words.whole(2, 999), rng.choice("+-*")
         joint = fill(script.one_of(phrases.JOINT), {"sum": f"{a} {sign} {b}"})
         script.ask(f"{asked}{joint}", first.name)
-        value = script.wanted(script.read(first, attribute))
+        script.read(first, attribute)
+        value = script.wanted(first, attribute)
         result = script.calculate(f"I have {value}. Now I calculate {a} {sign} {b}.", f"{a} {sign} {b}")
         script.finish(f"I have both: {value} and {result}.", f"{value} and {result}")
         return
@@ -1076,10 +1097,10 @@ def _two_intents(script: Script) -> None:
         other = rng.choice(others)
         nouns = [phrases.ATTRIBUTES[one].noun for one in (attribute, other)]
         script.ask(script.compared("BOTH", noun=nouns[0], noun2=nouns[1], x=first.name), first.name)
-        value = script.read(first, attribute)
+        script.read(first, attribute)
         if first.facts[other] not in script._history:
             raise Unsuited
-        more = first.facts[other]
+        value, more = script.wanted(first, attribute), script.wanted(first, other)
         script.finish(f"I have both: {value} and {more}.", f"{value} and {more}")
         return
     second, other = script.some_fact()
@@ -1091,8 +1112,10 @@ def _two_intents(script: Script) -> None:
         first.name,
         second.name,
     )
-    value = script.read(first, attribute)
-    more = script.read(second, other, f"I have {value}. Now I look up {script.called(second)}.")
+    script.read(first, attribute)
+    value = script.wanted(first, attribute)
+    script.read(second, other, f"I have {value}. Now I look up {script.called(second)}.")
+    more = script.wanted(second, other)
     script.finish(f"I have both: {value} and {more}.", f"{value} and {more}")
 
 
@@ -1106,7 +1129,7 @@ def _missing(script: Script) -> None:
         fitting = [one for one in absent if one in usual_facts(subject.kind)]
         attribute = rng.choice(fitting if fitting and rng.random() < 0.7 else absent)
         asked = script.phrase(attribute, subject.name)
-        _not_told(script, subject, asked, phrases.ATTRIBUTES[attribute].word)
+        _not_told(script, subject, asked, _asked_word(subject, asked, phrases.ATTRIBUTES[attribute].word))
         return
     alike = {"planet": "space", "programming language": "language", "lake": "place"}
     kind = alike.get(subject.kind, subject.kind)
@@ -1163,8 +1186,9 @@ def _two_facts(script: Script) -> None:
     if first.text.count(left) != 1 or second.text.count(right) != 1:
         raise Unsuited
     script.ask(first.as_here(question), first.name, *[second.name] if kind != "hop" else [], right)
+    script.in_full = second if kind == "hop" and second is not first else None
     expression = (left, right)
-    if kind not in ("hop", "both", "age") and _asked_later(script, first, second):
+    if kind not in ("hop", "both", "age") and _ordered(script, first, second)[0] is not first:
         first, second, left, right = second, first, right, left
         kind = {"more": "less", "less": "more"}.get(kind, kind)
     sentence = _opened(script, first, left, f"I look up {script.called(first)}.")
@@ -1178,7 +1202,8 @@ def _two_facts(script: Script) -> None:
         left, right = _short(left, first), _short(right, second)
         script.finish(f"I have both: {left} and {right}.", f"{left} and {right}")
     elif kind == "age":
-        _years_old(script, left, right, f"Born on {left}, then it was {right}: I calculate the age.")
+        then = "died on" if right == first.facts.get("died") else "then it was"
+        _years_old(script, left, right, f"Born on {left}, {then} {right}: I calculate the age.")
     elif kind == "years":
         _years_apart(script, left, right)
     elif kind == "diff":
@@ -1194,7 +1219,7 @@ def _two_facts(script: Script) -> None:
             _judge(script, (first, second), values, kind == "more")
             return
         found, wanted = _compare(script, (first, second), values, kind == "larger")
-        script.finish(f"{found} is {wanted.name}.", wanted.name.removeprefix("the "))
+        _found(script, found, wanted)
 
 
 def _told(script: Script, subject: Subject, answer: str, thought: str) -> None:
@@ -1211,7 +1236,7 @@ def _opened(script: Script, subject: Subject, answer: str, thought: str) -> str:
         raise Unsuited
     seen = script.act(thought, script.kit.search, plain)
     if " may mean" in seen and subject.title in seen and subject.title != plain:
-        seen = script.act(f"I mean the {subject.kind}.", script.kit.search, subject.title)
+        seen = script.act(f"I mean the {_told_apart(subject)}.", script.kit.search, subject.title)
     if answer not in seen:
         raise Unsuited
     script.look_in_vain(0.25)
@@ -1250,7 +1275,7 @@ def _mentioned(script: Script) -> None:
     title, searched, question, answer = script.one_of(phrases.MENTIONED).split(" | ")
     subject = next(one for one in script.world.real if one.title == title)
     question, answer = subject.as_here(question), subject.as_here(answer)
-    script.ask(question, searched, answer)
+    script.ask(question, searched, answer if answer != "-" else _asked_word(subject, question, "-"))
     searched = script.called(searched)
     seen = script.act(f"I look up {searched}.", script.kit.search, searched.removeprefix("the "))
     before, _, mention = seen.partition(f' Mentioned in {title}: "')
@@ -1268,6 +1293,11 @@ def _mentioned(script: Script) -> None:
     if subject.text not in seen:
         raise Unsuited
     if answer == "-":
+        word = _asked_word(subject, question, "-")
+        if script.kit.lookup and (word == "-" or word in subject.text.casefold()):
+            raise Unsuited
+        if script.kit.lookup:
+            script.act(NOT_THERE, script.kit.lookup, word)
         script.finish("The article does not tell this.", NOT_FOUND)
     else:
         script.finish(_said(subject, answer), _short(answer, subject))
@@ -1297,6 +1327,7 @@ def _unknown(script: Script) -> None:
         wrong = wrong.lower()
     read = [pair for pair in subject.reading if plain in pair[0] and not pair[1].startswith("-")]
     question, answer = rng.choice(read) if read and rng.random() < 0.6 else ("", "")
+    script.in_full = subject
     script.ask(question.replace(plain, wrong) or script.phrase(attribute, wrong), wrong, answer)
     wrong = script.called(wrong)
     thought, wrong = f"I look up {wrong}.", wrong.removeprefix("the ")
@@ -1308,8 +1339,8 @@ def _unknown(script: Script) -> None:
     if question:
         _told(script, subject, answer, f"{subject.title} must be meant.")
         return
-    value = script.read(subject, attribute, f"{subject.title} must be meant.")
-    script.finish(script.says(subject, attribute), script.wanted(value))
+    script.read(subject, attribute, f"{subject.title} must be meant.")
+    script.finish(script.says(subject, attribute), script.wanted(subject, attribute))
 
 
 def _knows_more(kit: Kit) -> bool:
@@ -1378,10 +1409,10 @@ def _follow_up(script: Script) -> None:
         script, ("height", "length", "capital", "population", "born", "author", "symbol", "released")
     )
     asked = script.phrase(attribute, first.name)
-    script.conversation = ((asked, script.wanted(first.facts[attribute])),)
+    script.conversation = ((asked, script.wanted(first, attribute)),)
     script.ask(script.one_of(phrases.COMPARED["FOLLOW_UP"]).replace("{y}", second.name), second.name)
-    value = script.read(second, attribute)
-    script.finish(script.says(second, attribute), script.wanted(value))
+    script.read(second, attribute)
+    script.finish(script.says(second, attribute), script.wanted(second, attribute))
 
 
 def _failing(script: Script) -> None:

@@ -142,6 +142,8 @@ def _other_numbers(text: str, rng: random.Random) -> dict[str, str]:
     changes = dict[str, str]()
     for match in _NUMBER.finditer(text):
         digits = match[0]
+        if text[match.end() : match.end() + 1] == "s":  # the 1990s
+            continue
         if len(digits) == 4 and "1000" <= digits < "2100":  # a year stays in its century
             changes[digits] = digits[:2] + f"{rng.randrange(100):02}"
         elif text[match.end() : match.end() + 1] == " " and digits.isdigit() and int(digits) <= 31:
