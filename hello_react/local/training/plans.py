@@ -362,13 +362,17 @@ _EXTREMES = [
 
 
 def _described(script: Script) -> None:
-    """What is searched has no name in the question, only a description; and nothing may fit it."""
+    """What is searched has no name in the question, only a description.
+
+    Not so the highest mountain of a country: the article on the country is looked up for it.
+    """
     rng = script.rng
     if rng.random() < 0.35:
         _not_described(script)
         return
     found = [(one, match[1]) for one in script.world.real if (match := re.search(_SUPERLATIVE, one.text))]
-    found = [(one, words) for one, words in found if not re.search("[A-Z]", words)]
+    countries = [one.name.removeprefix("the ") for one in script.world.real if one.kind == "country"]
+    found = [(one, words) for one, words in found if not any(name in words for name in countries)]
     subject, words = rng.choice(found)
     if not script.kit.search or not script.kit.is_encyclopedia:
         raise Unsuited
