@@ -184,14 +184,11 @@ class Settings:
         rows = [("name", "value", "from")]
         for name, attribute in NAMES.items():
             value = getattr(self, attribute)
-            if value is None:
-                shown = ""
-            elif name.endswith("_KEY"):
-                shown = f"set ({len(value)} characters)"
+            shown = "" if value is None else f"{value:g}" if isinstance(value, float) else value
+            if shown and name.endswith("_KEY"):
+                shown = f"set ({len(shown)} characters)"
             elif name.endswith("_URL"):
-                shown = without_secrets(value)
-            else:
-                shown = f"{value:g}" if isinstance(value, float) else value
+                shown = without_secrets(shown)
             rows.append((name, shown, self.sources.get(name, "")))
         widths = [max(len(row[column]) for row in rows) for column in range(2)]
         lines = [f"{name:{widths[0]}}  {value:{widths[1]}}  {source}" for name, value, source in rows]

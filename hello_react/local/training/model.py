@@ -9,6 +9,7 @@ generation: the server does that.
 from __future__ import annotations
 
 import math
+from functools import partial
 from pathlib import Path
 
 import gguf
@@ -30,6 +31,8 @@ GROUPS = {
     "down": ("ffn_down",),
 }
 """The linear layers of a block by the input that they share: each group is one matrix multiplication."""
+Linear = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
+"""The weights of a group, and the two matrices of its adapter."""
 
 
 def tokenizer(reader: gguf.GGUFReader) -> Tokenizer:
@@ -66,13 +69,16 @@ class Llama:
     Args:
         path: the GGUF file.
         seed: of the adapter's first values.
+        compiled: a third faster after a minute's start; PyTorch needs a C++ compiler for it.
 
     Attributes:
         adapter: the trainable matrices, named as in the file: "blk.0.attn_q.weight.lora_a" and so on.
         tokenizer: the model's tokenizer.
     """
 
-    def __init__(self, path: Path, seed: int = 0) -> None:
+    def __init__(self, path: Path, seed: int = 0, compiled: bool = False) -> None:
+        compiler = partial(torch.compile, dynamic=True) if compiled else lambda function: function
+        self._before, self._after = compiler(_before), compiler(_after)
         reader = gguf.GGUFReader(path)
         self.tokenizer = tokenizer(reader)
         weights = matrices(reader)
@@ -117,27 +123,45 @@ class Llama:
         """
         hidden = functional.embedding(tokens, self.embedding).float()
         angles = positions[:, None] * 100_000.0 ** (-torch.arange(0, HEAD, 2) / HEAD)
-        turn = torch.polar(torch.ones_like(angles), angles)[:, None]
+        turn = angles.cos()[:, None], angles.sin()[:, None]
         parts = _parts(seen)
         for number, block in enumerate(self.blocks):
-            read = _norm(hidden, block["attn_norm"])
-            queries, keys, values = self._linear(number, "qkv", read).split(
-                [HEADS * HEAD, KV_HEADS * HEAD, KV_HEADS * HEAD], dim=-1
-            )
-            queries, keys = _rotate(queries, HEADS, turn), _rotate(keys, KV_HEADS, turn)
-            mixed = torch.cat([_attend(queries, keys, values, *part) for part in parts])
-            hidden = hidden + self._linear(number, "out", mixed)
-            gate, up = self._linear(number, "up", _norm(hidden, block["ffn_norm"])).chunk(2, dim=-1)
-            hidden = hidden + self._linear(number, "down", functional.silu(gate) * up)
+            linear = {group: self._linear(number, group) for group in GROUPS}
+            read = self._before(hidden, block["attn_norm"], linear["qkv"], turn)
+            mixed = torch.cat([_attend(*read, *part) for part in parts])
+            rest = linear["out"], linear["up"], linear["down"]
+            hidden = self._after(hidden, mixed, block["ffn_norm"], *rest)
         return functional.linear(_norm(hidden[wanted], self.last_norm), self.embedding).float()
 
-    def _linear(self, number: int, group: str, read: torch.Tensor) -> torch.Tensor:
+    def _linear(self, number: int, group: str) -> Linear:
         """A group of linear layers with their additions, side by side."""
         names = [f"blk.{number}.{name}.weight.lora_" for name in GROUPS[group]]
         down = torch.cat([self.adapter[f"{name}a"] for name in names]).bfloat16()
         up = torch.block_diag(*(self.adapter[f"{name}b"] for name in names)) * (ALPHA / RANK)
-        base = functional.linear(read, self.blocks[number][group])
-        return base + functional.linear(functional.linear(read, down), up.bfloat16())
+        return self.blocks[number][group], down, up.bfloat16()
+
+
+def _before(
+    hidden: torch.Tensor, norm: torch.Tensor, qkv: Linear, turn: tuple[torch.Tensor, torch.Tensor]
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Queries, keys and values: a block up to its attention."""
+    read = _apply(_norm(hidden, norm), qkv)
+    queries, keys, values = read.split([HEADS * HEAD, KV_HEADS * HEAD, KV_HEADS * HEAD], dim=-1)
+    return _rotate(queries, HEADS, *turn), _rotate(keys, KV_HEADS, *turn), values
+
+
+def _after(
+    hidden: torch.Tensor, mixed: torch.Tensor, norm: torch.Tensor, out: Linear, up: Linear, down: Linear
+) -> torch.Tensor:
+    """A block from its attention on."""
+    hidden = hidden + _apply(mixed, out)
+    gate, value = _apply(_norm(hidden, norm), up).chunk(2, dim=-1)
+    return hidden + _apply(functional.silu(gate) * value, down)
+
+
+def _apply(read: torch.Tensor, linear: Linear) -> torch.Tensor:
+    weights, down, up = linear
+    return functional.linear(read, weights) + functional.linear(functional.linear(read, down), up)
 
 
 def _parts(seen: torch.Tensor) -> list[tuple[slice, torch.Tensor, torch.Tensor]]:
@@ -177,7 +201,8 @@ def _norm(hidden: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
     return functional.rms_norm(hidden, weight.shape, weight, 1e-5).bfloat16()
 
 
-def _rotate(read: torch.Tensor, heads: int, turn: torch.Tensor) -> torch.Tensor:
+def _rotate(read: torch.Tensor, heads: int, cosine: torch.Tensor, sine: torch.Tensor) -> torch.Tensor:
     """The rotary embedding of queries or keys."""
-    pairs = torch.view_as_complex(read.float().reshape(-1, heads, HEAD // 2, 2))
-    return torch.view_as_real(pairs * turn).reshape(read.shape).bfloat16()
+    first, second = read.float().reshape(-1, heads, HEAD // 2, 2).unbind(-1)
+    turned = first * cosine - second * sine, first * sine + second * cosine
+    return torch.stack(turned, -1).reshape(read.shape).bfloat16()

@@ -46,6 +46,12 @@ SCALE = 100.0
 """Losses are summed over tokens; for the backward pass in 16 bits they are divided by this."""
 TOKENS = 1000
 """A tree with so many tokens is full: the run that fills it is its last one."""
+MEMORY = {
+    "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",
+    "MALLOC_MMAP_THRESHOLD_": str(2**31 - 1),
+    "MALLOC_TRIM_THRESHOLD_": str(2**33),
+}
+"""What the workers' C library is told: keep freed memory, in large pages. A fifth faster on Linux."""
 MOST = 1400
 """Tokens of a tree at most: a run that would make it larger is left out."""
 
@@ -134,6 +140,7 @@ def train(
     every: int = 50,
     start: Path | None = None,
     highest: float = RATE,
+    compiled: bool = False,
 ) -> None:
     """One worker's part of the training; all of them end with the same adapter, which worker 0 saves.
 
@@ -143,9 +150,10 @@ def train(
         every: steps between two checkpoints; a multiple of 5.
         start: an exported adapter to begin with; none: begin from nothing.
         highest: the highest learning rate; with `start`, half of the default forgets less.
+        compiled: see `Llama`.
     """
     torch.set_num_threads(1)
-    model = Llama(fetch_weights(), seed=seed)
+    model = Llama(fetch_weights(), seed, compiled)
     if start:
         model.take_over(start)
     matrices = list(model.adapter.values())
@@ -237,13 +245,20 @@ def _log(folder: Path, **values: object) -> None:
 
 
 def _work(
-    worker: int, folder: str, steps: int, workers: int, seed: int, start: Path | None, highest: float
+    worker: int,
+    folder: str,
+    steps: int,
+    workers: int,
+    seed: int,
+    start: Path | None,
+    highest: float,
+    compiled: bool,
 ) -> None:
     if workers > 1:
         torch.distributed.init_process_group(
             "gloo", init_method=f"file://{folder}/meet", rank=worker, world_size=workers
         )
-    train(Path(folder), steps, worker, workers, seed, start=start, highest=highest)
+    train(Path(folder), steps, worker, workers, seed, start=start, highest=highest, compiled=compiled)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -259,6 +274,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--start", type=Path, metavar="FILE", help="an exported adapter to begin with")
     parser.add_argument("--rate", type=float, default=RATE, help="the highest learning rate")
+    parser.add_argument(
+        "--compiled", action="store_true", help="compile the model first: faster, needs a C++ compiler"
+    )
     options = parser.parse_args(arguments)
     if options.start and not options.start.is_file():
         parser.error(f"there is no file {options.start}")
@@ -266,9 +284,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "meet").unlink(missing_ok=True)
     fetch_weights()
+    for name, value in MEMORY.items():
+        os.environ.setdefault(name, value)
     torch.multiprocessing.start_processes(
         _work,
-        (str(folder), options.steps, options.workers, options.seed, options.start, options.rate),
+        (
+            str(folder),
+            options.steps,
+            options.workers,
+            options.seed,
+            options.start,
+            options.rate,
+            options.compiled,
+        ),
         options.workers,
     )
 
