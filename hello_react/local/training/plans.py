@@ -460,17 +460,19 @@ def _conversion(script: Script) -> None:
     units, factors = scale[::2], [str(factor) for factor in scale[1::2]]
     low = rng.randrange(len(factors))
     high = min(low + rng.choice((1, 1, 1, 2, 2, 3)), len(factors))
-    small, large = (rng.choice(str(units[place]).split("/")) for place in (low, high))
+    smaller, larger = (rng.choice(str(units[place]).split("/")) for place in (low, high))
     value = rng.choice([str(rng.randint(2, 60)), str(rng.randint(2, 9999)), f"{rng.uniform(1, 90):.1f}"])
+    told, small = value, rng.randint(2, 20)
+    if rng.random() < 0.12:
+        value, told = str(small), phrases.NUMBERS[small]
+    elif rng.random() < 0.12:
+        value, told = f"{small}.5", f"{rng.choice([str(small), phrases.NUMBERS[small]])} and a half"
     if rng.random() < 0.5:
-        given, unit, slots = (
-            " * ".join([value, *factors[low:high][::-1]]),
-            small,
-            {"from": large, "to": small},
-        )
+        given, unit = " * ".join([value, *factors[low:high][::-1]]), smaller
     else:
-        given, unit, slots = " / ".join([value, *factors[low:high]]), large, {"from": small, "to": large}
-    _calculated(script, fill(asked, {"v": value, **slots}), given, unit, unit)
+        given, unit = " / ".join([value, *factors[low:high]]), larger
+    slots = {"from": larger, "to": smaller} if unit == smaller else {"from": smaller, "to": larger}
+    _calculated(script, fill(asked, {"v": told, **slots}), given, unit, unit, told)
 
 
 def _sum_of_table(script: Script) -> None:
@@ -505,6 +507,9 @@ def _sum_of_table(script: Script) -> None:
     if unit and rng.random() < 0.25:
         small = {one: phrases.NUMBERS[int(slots[one])] for one in "st" if int(slots[one]) <= 20}
         spoken.update({one: word for one, word in small.items() if f"{{{one}}} " in asked})
+    if unit and "{e} " in asked and rng.random() < 0.15:
+        whole = rng.randint(1, 20)
+        slots["e"], spoken["e"] = f"{whole}.5", f"{phrases.NUMBERS[whole]} and a half"
     given = fill(expression, slots)
     if unit or given not in fill(asked, spoken):
         given = re.sub(r"(?<=\d),(?=\d{3})", "", given)
