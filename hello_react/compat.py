@@ -26,11 +26,12 @@ from . import llm
 from .background import iterate_in_thread
 from .errors import HelloReactError, ToolError
 from .events import Message, Notice, Reply, Step, Token
+from .guards import whole_number
 from .memory import Conversation
 from .parser import Action, Finish, parse
 from .prompt import Prompt, quote_labels, render_step
 from .repairs import decode_json
-from .text import readable
+from .text import readable, sendable
 from .tools import Tool
 
 # --- messages and memory
@@ -60,6 +61,9 @@ class ChatMemoryBuffer:
 
     messages: list[ChatMessage] = field(default_factory=list)
     token_limit: int = 3_000
+
+    def __post_init__(self) -> None:
+        whole_number("token_limit", self.token_limit, 1)
 
     @classmethod
     def from_defaults(cls, chat_history: Sequence[ChatMessage] | None = None, llm: Any = None,
@@ -112,7 +116,7 @@ def _turns(messages: Iterable[ChatMessage]) -> tuple[list[str], list[tuple[str, 
     turns: list[tuple[str, str]] = []
     waiting: list[str] = []
     for message in messages:
-        text = (message.content or "").strip()
+        text = sendable(message.content or "").strip()
         if text and message.role == "system":
             system.append(text)
         elif text and message.role == "user":

@@ -348,16 +348,13 @@ def _version(line: bytes) -> int | None:
 
 
 def _keep_aside(path: Path) -> Path:
-    """Give what `path` holds a second name and return that; if it has one already, return that."""
+    """Copy what `path` holds to a name beside it and return that; if it has one already, return that."""
     number = 1
     while os.path.lexists(aside := path.with_name(f"{path.name}.unreadable-{number}")):
         if filecmp.cmp(path, aside, shallow=False):
             return aside
         number += 1
-    try:
-        os.link(path, aside)
-    except OSError:  # a file system without links
-        shutil.copy2(path, aside)
+    shutil.copy2(path, aside)
     return aside
 
 

@@ -338,9 +338,11 @@ class ChunkReading(TextReading):
         if not isinstance(choices, list):
             self.odd = self.odd if usage else json.dumps(chunk, ensure_ascii=False)
             return
-        for choice in choices:
-            if isinstance(choice, dict) and not _index(choice.get("index")):
+        for place, choice in enumerate(choices):  # the first choice alone, whether they are numbered or not
+            index = _index(choice.get("index")) if isinstance(choice, dict) else None
+            if isinstance(choice, dict) and not (place if index is None else index):
                 yield from self._choice(choice)
+                break
 
     def _choice(self, choice: dict[str, Any]) -> Iterator[Token]:
         if error := choice.get("error"):
@@ -376,7 +378,8 @@ class ChunkReading(TextReading):
         """Join a fragment to its tool call, by index, else by id, else by `position`; or begin a new call.
 
         One index, or one id, may stand for several calls: another name, another id beside a name, or a name
-        after arguments that are whole begins the next. But while a call that has an id has no arguments yet,
+        after arguments that are whole begins the next. But while arguments have begun, a fresh id is the
+        same call's (some send one with each fragment); and while a call that has an id has no arguments yet,
         a name without an id is the next piece of its name.
         """
         function, call = _dict(fragment.get("function")), None
@@ -386,12 +389,15 @@ class ChunkReading(TextReading):
             call = next((one for one in reversed(self._calls) if one["index"] == index), None)
         elif key:
             call = next((one for one in reversed(self._calls) if one["id"] == key), None)
+            if call is None and not name and self._calls and _is_begun(self._calls[-1]["arguments"]):
+                call = self._calls[-1]  # an id of its own for each fragment
         elif 0 <= position < len(self._calls):
             call = self._calls[position]
         if call and call["id"] and not key and not call["arguments"] and name != call["name"]:
             call["name"], name = call["name"] + name, ""
         other = call and name and call["name"] and (
-            name != call["name"] or (key and call["id"] not in ("", key)) or _is_object(call["arguments"]))
+            name != call["name"] or (key and call["id"] not in ("", key) and not _is_begun(call["arguments"]))
+            or _is_object(call["arguments"]))
         if call is None or other:
             index = len(self._calls) if index is None else index
             call = {"index": index, "id": "", "name": "", "arguments": [], "extra": None, "before": call}
@@ -399,7 +405,9 @@ class ChunkReading(TextReading):
         call["id"], call["name"] = call["id"] or key, call["name"] or name
         call["extra"] = fragment.get("extra_content") or call["extra"]
         if isinstance(arguments, str):
-            call["arguments"] += [arguments] if arguments else []
+            again = (not name and arguments.endswith("}") and _is_object(call["arguments"])
+                     and arguments == "".join(call["arguments"]))
+            call["arguments"] += [arguments] if arguments and not again else []
         elif arguments is not None:
             call["arguments"] = [json.dumps(arguments, ensure_ascii=False)]
 
@@ -457,6 +465,11 @@ def _count(usage: dict[str, Any], name: str) -> int | None:
     """That number of tokens; None if it is not told, as by 0 or -1, which some servers fill in."""
     value = usage.get(name)
     return value if type(value) is int and value > 0 else None
+
+
+def _is_begun(pieces: list[str]) -> bool:
+    """Whether arguments have begun and are not whole."""
+    return any(map(str.strip, pieces)) and "".join(pieces).strip() != "{}" and not _is_object(pieces)
 
 
 def _is_object(pieces: list[str]) -> bool:

@@ -465,6 +465,8 @@ def _ending(text: str, cut: bool) -> Finish | Malformed:
 
 _FENCE = r"\s{0,8}(?:```\w{0,10}\s{1,8})?"
 _TAG = re.compile(rf"(?:<(?:tool_call|function_?call)s?>|\[TOOL_CALLS\]){_FENCE}(?=[\[{{])", re.IGNORECASE)
+_IN_A_SENTENCE = re.compile(r"[^\s>][^\n>]{0,9}\Z")
+_GOES_ON = re.compile(r"[ \t\]]{0,8}(?:`{1,3}|</\w{1,20}>|[\"'”」]){1,4}[^\S\n]{0,8}[^\s<`]")
 _BARE_JSON = re.compile(r"(?:```\w{0,10}\s{1,4})?[\[{]\s{0,40}[\"{]")
 
 
@@ -489,7 +491,10 @@ def _calls_in_text(text: str, tools: ToolExecutor, cut: bool) -> Turn | None:
     label, bare = LABEL.match(text), _BARE_CALL.match(text)
     kind = label_kind(label) if label else "bare" if bare and registered_name(bare[1], tools.names) else ""
     if tags:
-        found = [call for tag in tags for call in json_calls(decode_json(text, tag.end(), len(text))[0])]
+        read = [decode_json(text, tag.end(), len(text)) for tag in tags]
+        if _IN_A_SENTENCE.search(text[:tags[0].start()]) and _GOES_ON.match(text, read[-1][1]):
+            return Turn(None, _ending(text, cut))  # an answer that quotes how a call is written
+        found = [call for value, _ in read for call in json_calls(value)]
         if not found or any(whole_call(*call).kind == "unclosed" for call in found):
             return _UNREAD_CALL
         move, *rest = [Action(name, input) for name, input in found]

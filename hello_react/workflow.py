@@ -231,6 +231,7 @@ class WorkflowHandler(Awaited):
         facts = self._facts(job, error)
         delay = job.spec.delay(facts["elapsed_seconds"], job.attempts, error)
         handler = self._graph.handler(job.spec) if isinstance(error, Exception) else None
+        self._last_error = job.spec.name, error
         if delay is not None:
             self._launch(job, delay)
         elif handler is not None:
@@ -247,11 +248,10 @@ class WorkflowHandler(Awaited):
 
     def _time_out(self) -> None:
         limit, active = self._workflow.timeout, list(dict.fromkeys(job.spec.name for job in self._jobs))
-        why = f"active: {listed(active)}" if active else "no step was active, none had returned a stop event"
-        if self.ctx._unclaimed:
-            why += f"; nobody took: {', '.join(type(event).__name__ for event in self.ctx._unclaimed)}"
-        self._end(WorkflowTimeoutError(f"{self._graph.owner} took longer than {limit:g} seconds ({why})"),
-                  WorkflowTimedOutEvent(timeout=limit, active_steps=active))
+        why = self._why_late(active)
+        error = WorkflowTimeoutError(f"{self._graph.owner} took longer than {limit:g} seconds ({why})")
+        error.__cause__ = self._last_error[1] if self._last_error else None
+        self._end(error, WorkflowTimedOutEvent(timeout=limit, active_steps=active))
 
     def _cancel(self, why: str = "the run was cancelled", *undone: Job) -> None:
         pending = self._pending() if self._begun else ()

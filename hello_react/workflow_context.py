@@ -19,6 +19,7 @@ from types import NoneType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from .background import run_async_in_thread
+from .text import clip
 from .workflow_events import (
     ContextSerializationError,
     Event,
@@ -30,6 +31,7 @@ from .workflow_events import (
     check_timeout,
     expect,
     is_a,
+    listed,
 )
 from .workflow_state import Job, StateStore, current_job, pack, unpack
 
@@ -45,10 +47,12 @@ E = TypeVar("E")
 class Awaited(Coroutine[Any, Any, Any]):
     """How a run is waited for: by `await`, as a task, without a loop, and by reading its stream."""
 
+    ctx: Any
     _loop: Any = None
     _future: Any = None
     _finished = False
     _outcome: Any = None
+    _last_error: tuple[str, BaseException] | None = None  # of a step whose error did not end the run
 
     def __init__(self) -> None:
         self._stream: list[Event] = []
@@ -57,6 +61,16 @@ class Awaited(Coroutine[Any, Any, Any]):
         job = current_job.get(None)
         if job is not None:
             job.inner.add(self)
+
+    def _why_late(self, active: list[str]) -> str:
+        """What the run was at when its time was over: steps at work, events nobody took, the last error."""
+        why = f"active: {listed(active)}" if active else "no step was active, none had returned a stop event"
+        if nobodys := ", ".join(type(event).__name__ for event in self.ctx._unclaimed):
+            why += f"; nobody took: {nobodys}"
+        if self._last_error is not None:
+            name, error = self._last_error
+            why += f"; the last error, of step {name!r}: {type(error).__name__}: {clip(str(error), 200)}"
+        return why
 
     def _is_lost(self) -> bool:  # its loop was closed before it ended
         return self._outcome is None and self._loop is not None and self._loop.is_closed()
@@ -155,6 +169,9 @@ class _Stream(AsyncIterator[Event]):
             await run._news.wait()
         self.read += 1
         return run._stream[self.read - 1]
+
+    async def aclose(self) -> None:
+        """For `contextlib.aclosing`; the run goes on."""
 
 
 def loop_is_running() -> bool:
@@ -486,9 +503,9 @@ class Context(Generic[S]):
         return value
 
     def _to_do(self) -> list[Job] | None:
-        to_do = self._run._pending() if self._run is not None and self._run._begun else self._paused
-        is_over = self._run is not None and self._run._outcome is not None
-        return self._paused if is_over else to_do
+        run = self._run  # what is pending may end it, and it lets go of this context
+        to_do = run._pending() if run is not None and run._begun else self._paused
+        return self._paused if run is not None and run._outcome is not None else to_do
 
     def _expect_run(self, method: str, event: Event) -> WorkflowHandler:
         expect(isinstance(event, Event), f"{method} takes an event, not {type(event).__name__}")

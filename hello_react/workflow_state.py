@@ -127,6 +127,7 @@ class StateStore(Generic[S]):
         self._state, self._kind = state, kind or type(state)
         self._editing = threading.Lock()
         self._in_turn: weakref.WeakKeyDictionary[Any, asyncio.Lock] = weakref.WeakKeyDictionary()  # by loop
+        self._editor: Any = None
 
     async def get(self, key: str, default: Any = MISSING) -> Any:
         """The value under `key` (of a typed state: the attribute), or `default`.
@@ -186,12 +187,17 @@ class StateStore(Generic[S]):
     async def edit_state(self) -> AsyncIterator[S]:
         """The state, for changes that take several steps: one such block at a time."""
         self._expect_wanted()
+        editor = asyncio.current_task()
+        expect(editor is None or self._editor is not editor,
+               "edit_state stands inside another one, for which it would wait: change the state of that")
         async with self._in_turn.setdefault(asyncio.get_running_loop(), asyncio.Lock()):
             while not self._editing.acquire(blocking=False):  # a step in a thread may be at it
                 await asyncio.sleep(0.001)
             try:
+                self._editor = editor
                 yield self._state
             finally:
+                self._editor = None
                 self._editing.release()
 
 

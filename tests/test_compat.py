@@ -500,6 +500,12 @@ def test_steps_are_shown_as_the_format_has_them():
 # --- messages
 
 
+@pytest.mark.parametrize("limit", [0, -5, "x", 2.5])
+def test_a_memory_names_the_limit_that_it_can_not_keep(limit):
+    with pytest.raises(ValueError, match="token_limit"):
+        ChatMemoryBuffer.from_defaults(token_limit=limit)
+
+
 def test_a_memory_gives_what_fits_and_what_is_not_answered():
     memory = ChatMemoryBuffer.from_defaults([ChatMessage("system", "Be brief.")], token_limit=12)
     assert memory

@@ -326,6 +326,14 @@ def test_empty_choices_first():  # L01
     assert reply_to(events({"choices": [], "prompt_filter_results": []}, *pieces(GOOD), DONE)).text == GOOD
 
 
+@pytest.mark.parametrize("index", [{}, {"index": None}, {"index": 0}])
+def test_of_several_choices_the_first_is_read_numbered_or_not(index):
+    first, second = ({**index, "delta": {"content": text}} for text in (GOOD, "Another."))
+    assert reply_to(events({"choices": [first, second]}, DONE)).text == GOOD
+    first, second = ({**index, "message": {"content": text}} for text in (GOOD, "Another."))
+    assert reply_to({"choices": [first, second]}).text == GOOD
+
+
 def test_empty_choices_with_usage_last():  # L02
     assert reply_to(events(*pieces(GOOD), usage(11, 3), DONE)) == Reply(
         GOOD, usage=Usage(11, 3), finish_reason="stop"
@@ -1670,6 +1678,20 @@ def test_fragments_without_index():  # N03
         [call(None, "b", None, ": 2}")],
     ) == (add, mul)
     assert calls([call(None, "a", "Add", '{"x": 1}')], [call(None, "b", "Mul", '{"y": 2}')]) == (add, mul)
+
+
+@pytest.mark.parametrize(
+    "fragments",
+    [
+        [call(None, "a", "Add", '{"x"'), call(None, "b", None, ": "), call(None, "c", None, "1}")],
+        [call(0, "a", "Add", '{"x"'), call(0, "b", "Add", ": "), call(0, "c", "Add", "1}")],
+        [call(0, "a", "Add", '{"x": 1}'), call(0, None, None, '{"x": 1}')],
+        [call(0, "a", "Add", '{"x"'), call(0, None, None, ": 1}"), call(0, None, None, '{"x": 1}')],
+    ],
+    ids=["fresh ids", "fresh ids and the name", "arguments once more", "pieces, then all"],
+)
+def test_fragments_that_say_more_than_they_should_are_one_call(fragments):
+    assert calls(*([one] for one in fragments)) == (ToolCall("a", "Add", '{"x": 1}'),)
 
 
 def test_fragments_without_index_and_id():  # N03

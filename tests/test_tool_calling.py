@@ -1207,6 +1207,26 @@ def test_a_broken_call_in_the_text_format_is_told_and_is_no_answer(reply):
     assert "can't be read and was not run" in result.steps[0].observations[0].text
 
 
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "Some models write a call as {}, and the server parses it.",
+        "Some models write `{}` into their text.",
+        'Say "{}" and the tool runs.',
+    ],
+)
+def test_a_call_that_an_answer_quotes_is_not_run(sentence):
+    answer = sentence.format('<tool_call>{"name": "now", "arguments": {}}</tool_call>')
+    result = run(answer, registry=tools())
+    assert (result.answer, result.steps[0].calls) == (answer, ())
+
+
+def test_a_call_behind_or_before_words_is_run():
+    tag = '<tool_call>{"name": "now", "arguments": {}}</tool_call>'
+    for reply in (f"I look. {tag}", f"{tag} I wait.", f"I look.\n{tag}\nI wait."):
+        assert [call.tool for call in run(reply, "Noon.", registry=tools()).steps[0].calls] == ["now"]
+
+
 def test_a_bare_call_in_the_text_is_run():
     result = run("now[]", "Noon.", registry=tools())
     assert ([call.tool for call in result.steps[0].calls], result.answer) == (["now"], "Noon.")

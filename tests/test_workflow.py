@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import dataclasses
 import functools
@@ -2702,6 +2703,69 @@ def test_a_paused_run_goes_on_from_its_saved_context() -> None:  # W21
         resumed.ctx.send_event(Answer(text="Ada"))
         seen, _ = await read(resumed)
         assert seen == [StopEvent("Hello, Ada! 1 1")]
+    go(main)
+
+
+def test_a_run_saved_in_the_turn_in_which_it_ends_is_saved_as_ended() -> None:  # W21
+    class Newsman(Workflow):
+        @step
+        async def tell(self, ctx: Context, ev: StartEvent) -> StopEvent:
+            await asyncio.sleep(0)
+            ctx.write_event_to_stream(One(n=1))
+            return StopEvent(result="told")
+
+    async def main() -> None:
+        workflow = Newsman(timeout=10)
+        handler = workflow.run()
+        saved = [handler.ctx.to_dict() async for event in handler.stream_events() if isinstance(event, One)]
+        assert (saved[0]["paused"], await handler) == (None, "told")
+        assert await workflow.run(ctx=Context.from_dict(workflow, saved[0])) == "told"
+
+    go(main)
+
+
+def test_a_reader_of_the_stream_may_close_it() -> None:
+    async def main() -> None:
+        workflow = Asker()
+        handler = workflow.run()
+        async with contextlib.aclosing(handler.stream_events()) as stream:
+            async for _ in stream:
+                break
+        await handler.cancel_run()
+
+    go(main)
+
+
+def test_a_timeout_tells_the_last_error() -> None:
+    class Swallower(Workflow):
+        @step
+        async def work(self, ev: StartEvent) -> StopEvent:
+            raise ConnectionError("the database is down")
+
+        @catch_error
+        async def handle(self, ev: StepFailedEvent) -> StopEvent | None:
+            return None
+
+    async def main() -> None:
+        with pytest.raises(WorkflowTimeoutError, match="of step 'work': ConnectionError: the database is") as caught:
+            await Swallower(timeout=0.05).run()
+        assert isinstance(caught.value.__cause__, ConnectionError)
+
+    go(main)
+
+
+def test_edit_state_inside_edit_state_is_refused() -> None:
+    class Twice(Workflow):
+        @step
+        async def work(self, ctx: Context, ev: StartEvent) -> StopEvent:
+            async with ctx.store.edit_state(), ctx.store.edit_state():
+                pass
+            return StopEvent()
+
+    async def main() -> None:
+        with pytest.raises(WorkflowRuntimeError, match="inside another"):
+            await Twice(timeout=5).run()
+
     go(main)
 
 

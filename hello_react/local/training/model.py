@@ -9,8 +9,9 @@ generation: the server does that.
 from __future__ import annotations
 
 import math
-from functools import partial
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import gguf
 import torch
@@ -77,8 +78,13 @@ class Llama:
     """
 
     def __init__(self, path: Path, seed: int = 0, compiled: bool = False) -> None:
-        compiler = partial(torch.compile, dynamic=True) if compiled else lambda function: function
-        self._before, self._after = compiler(_before), compiler(_after)
+        self._before: Callable[..., Any] = _before
+        self._after: Callable[..., Any] = _after
+        if compiled:
+            self._before, self._after = (
+                torch.compile(_before, dynamic=True),
+                torch.compile(_after, dynamic=True),
+            )
         reader = gguf.GGUFReader(path)
         self.tokenizer = tokenizer(reader)
         weights = matrices(reader)
@@ -127,8 +133,8 @@ class Llama:
         parts = _parts(seen)
         for number, block in enumerate(self.blocks):
             linear = {group: self._linear(number, group) for group in GROUPS}
-            read = self._before(hidden, block["attn_norm"], linear["qkv"], turn)
-            mixed = torch.cat([_attend(*read, *part) for part in parts])
+            queries, keys, values = self._before(hidden, block["attn_norm"], linear["qkv"], turn)
+            mixed = torch.cat([_attend(queries, keys, values, *part) for part in parts])
             rest = linear["out"], linear["up"], linear["down"]
             hidden = self._after(hidden, mixed, block["ffn_norm"], *rest)
         return functional.linear(_norm(hidden[wanted], self.last_norm), self.embedding).float()

@@ -78,7 +78,7 @@ _OPENERS = (
     "Into",
 )
 _CONTENT_WORD = re.compile(
-    r"\b(?!(?:a(?:bout|ctually|ny(?:body|one|thing))|can|could|do(?:es|ne)?|ever|ex(?:act|actly)|find|from|give"
+    r"\b(?!(?:a(?:bout|ctually|ny(?:body|one|thing))|can|could|do(?:es|ne)?|ever|exact(?:ly)?|find|from|give"
     r"|happen|have|idea|into|just|know|like|many|maybe|mean|much|name|need|one|over|please|quick|really|said"
     r"|say|some(?:body|one|thing)?|tell|than|that|the(?:ir|n|re|se|y)?|this|those|want|were|what|when|where"
     r"|which|whose|will|with|wonder|would|your?)\b)[a-z]{4,}"
