@@ -182,6 +182,37 @@ def test_lists_and_conversions_are_calculated_right() -> None:
     assert len(units) > 10
 
 
+def test_word_problems_have_answers_that_make_sense() -> None:
+    asked = [run for run in runs(120, seed=8) if run.kind == "sum" and " " in run.answer]
+    values = [(run.answer.partition(" "), run.question) for run in asked]
+    wrong = [
+        (value, question)
+        for (value, _, unit), question in values
+        if float(value) <= 0 and not unit.startswith(("degrees", "percent"))
+    ]
+    assert (len(asked) > 60, wrong) == (True, [])
+    halves = [run for run in runs(250, seed=9) if run.kind == "sum" and " and a half " in run.question]
+    assert halves
+    for run in halves:
+        assert ".5" in run.turns[0].reply
+
+
+def test_two_things_are_told_apart_by_their_whole_names() -> None:
+    world = World(random.Random(6), False)
+    first, second = (
+        next(one for one in world.real if one.title == name) for name in ("Thailand", "Malaysia")
+    )
+    script = plain_script(world)
+    script.question = "Thais and Malaysians: Thailand plus Malaysia makes how many people?"
+    assert plans._ordered(script, first, second) == (first, second)
+    assert plans._ordered(script, second, first) == (first, second)
+
+
+def test_no_filler_is_looked_up() -> None:
+    question = "does anybody know how many people live in ningbo, please tell me exactly"
+    assert plans._CONTENT_WORD.findall(question) == ["people", "live", "ningbo"]
+
+
 def test_factors_and_summands_stand_in_the_order_of_the_question() -> None:
     for asked, expression, ordered in (
         ("{s} crates of {t}", "{t} * {s}", "{s} * {t}"),
