@@ -6,7 +6,7 @@ from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from hello_react import (
@@ -200,7 +200,7 @@ def assert_harmless(result):
     assert tags.found == {("div",), ("div", "style"), ("b",), ("b", "style"), ("pre", "style")}
     for source in (table(result).markdown, summary(result)):
         assert Tags(source).found <= {("code",), ("br",), ("span",)}
-        bare = re.sub(r"</?(?:code|br|span)>|&#\d+;", "", source)
+        bare = re.sub(r"&#\d+;", "·", re.sub(r"</?(?:code|br|span)>", "", source))
         ours = re.sub(r"\*\*(?:Answer:|Ended:|Thought|Action|Observation|Reply|Note to the model|Finish)\*\*", "", bare)
         assert not re.search(r"[<>&`*_\[\]!~@$\\]|://|www\.", ours)
     lines = table(result).markdown.splitlines()
@@ -218,6 +218,7 @@ def test_text_from_outside_is_only_text():
     assert "<script" not in steps(result).html + table(result).markdown + summary(result)
 
 
+@example("/:/")  # in a call the escaped bracket stands between two of them
 @given(st.text(alphabet=st.sampled_from(list("ab 1\n\r\t<>&`*_[]()!|~$\\@#-+.:/\u2028\x85\x1b\ud800中")), max_size=60))
 def test_whatever_the_text(text):
     assert_harmless(result_of(text))
